@@ -1,65 +1,31 @@
 package cmd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/test"
 )
 
-// safeBuffer is a buffer that can be read while a command writes to it.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
+var must, eventually = test.Must, test.Eventually
 
 // newApp returns a command line that uses its own temporary directories.
-func newApp(t *testing.T, in io.Reader) (a *app, out, errOut *safeBuffer) {
+func newApp(t *testing.T, in io.Reader) (a *app, out, errOut *test.Buffer) {
 	t.Helper()
 	dir := t.TempDir()
-	out, errOut = &safeBuffer{}, &safeBuffer{}
+	out, errOut = &test.Buffer{}, &test.Buffer{}
 	a = &app{Streams: cli.Streams{In: in, Out: out, ErrOut: errOut}, log: slog.New(slog.DiscardHandler)}
 	a.RootDir, a.RunDir, a.LogDir = dir+"/root", dir+"/run", dir+"/log"
 	must(t, os.MkdirAll(a.Dirs().StatusFiles().Dir(), 0o755))
 	return a, out, errOut
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never:", what)
-		}
-	}
 }
 
 func TestWatch(t *testing.T) {

@@ -24,8 +24,8 @@ import (
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
-	"podrun.io/podrun/internal/sandbox"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/test"
 	"podrun.io/podrun/internal/test/testimage"
 )
 
@@ -52,14 +52,10 @@ func startReal(t *testing.T, line string) real {
 	// The path of a socket must be short.
 	dir, err := os.MkdirTemp("", "podrun")
 	must(t, err)
-	a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: &safeBuffer{}, ErrOut: &safeBuffer{}}, log: slog.New(slog.DiscardHandler)}
+	a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: &test.Buffer{}, ErrOut: &test.Buffer{}}, log: slog.New(slog.DiscardHandler)}
 	a.RootDir, a.RunDir, a.LogDir, a.ContainerdAddress = dir+"/root", dir+"/run", dir+"/log", connection.Embedded
 	ctx := context.Background()
-	o := a.connection()
-
-	store := sandbox.New(sandbox.Options{Dirs: a.Dirs(), Log: a.log})
-	o.Sandboxes = store
-	conn, err := connection.Open(ctx, o)
+	conn, err := connection.Open(ctx, a.connection())
 	must(t, err)
 	r := real{t: t, app: a, conn: conn}
 	r.inst = pod.Instance{Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: pod.UID("uid-" + rand.Text()), Container: "app"} // cgroups are the whole machine's
@@ -84,7 +80,7 @@ func startReal(t *testing.T, line string) real {
 	must(t, err)
 	must(t, os.MkdirAll(a.Dirs().StatusFiles().Dir(), 0o755))
 	must(t, sys.WriteFile(a.Dirs().StatusFiles().Pod(r.inst.Key), text, 0o600))
-	a.Out.(*safeBuffer).b.Reset()
+	*a.Out.(*test.Buffer) = test.Buffer{}
 	return r
 }
 
@@ -150,7 +146,7 @@ func TestRealExec(t *testing.T) {
 		{"exec web -- sh -c kill\t-9\t$$", 137, ""},
 		{"images prune", 0, ""}, // it is in use
 	} {
-		out := &safeBuffer{}
+		out := &test.Buffer{}
 		r.app.Out = out
 		args := strings.Fields(strings.ReplaceAll(c.args, "\t", "\x00"))
 		for i := range args {
@@ -177,7 +173,7 @@ func TestRealLogs(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- tailer.Run(ctx) }()
 	tailer.Follow(r.inst, 0)
-	out, errOut := &safeBuffer{}, &safeBuffer{}
+	out, errOut := &test.Buffer{}, &test.Buffer{}
 	r.app.Out, r.app.ErrOut = out, errOut
 	followed := make(chan error)
 	go func() { followed <- r.run("logs", "-f", "web") }()
@@ -201,7 +197,7 @@ func TestRealLastWords(t *testing.T) {
 	r := startReal(t, "sleep 0.2; seq 1 3000; seq 1 3000 >&2; exit 3")
 	eventually(t, "the end", func() bool { return r.container().State == pod.Exited })
 	must(t, containerlog.New(containerlog.Options{Dirs: r.app.Dirs(), Log: r.app.log}).Finish(context.Background(), r.inst))
-	out, errOut := &safeBuffer{}, &safeBuffer{}
+	out, errOut := &test.Buffer{}, &test.Buffer{}
 	r.app.Out, r.app.ErrOut = out, errOut
 	start := time.Now()
 	must(t, r.run("logs", "-f", "web"))

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/term"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/test"
 	"podrun.io/podrun/internal/test/testimage"
 )
 
@@ -107,8 +108,8 @@ func TestImagesOnTerminal(t *testing.T) {
 	// Other programs get the names as they are.
 	asData := func(want []string, args ...string) {
 		t.Helper()
-		out := &safeBuffer{}
-		r.app.Out, r.app.ErrOut = out, &safeBuffer{}
+		out := &test.Buffer{}
+		r.app.Out, r.app.ErrOut = out, &test.Buffer{}
 		if code := r.app.exit(r.run(args...)); code != 0 || out.String() != strings.Join(want, "\n")+"\n" {
 			t.Errorf("%q: exit code %d, %q, want %q", args, code, out.String(), want)
 		}

@@ -22,14 +22,12 @@ import (
 	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/event"
-	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/network/dns"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/probe"
 	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/relist"
-	"podrun.io/podrun/internal/sandbox"
 	"podrun.io/podrun/internal/stats/disk"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/volume"
@@ -39,11 +37,9 @@ import (
 type agent struct {
 	o Options
 	role
-	runtime connection.Backend
-	conn    *connection.Connection // nil with Options.backend
-	network *network.Network
-	// sandboxes are the sandboxes that runtime uses.
-	sandboxes    *sandbox.Store
+	runtime      connection.Backend
+	conn         *connection.Connection // nil with Options.backend
+	network      *network.Network
 	relister     *relist.Relister
 	tailer       *containerlog.Tailer
 	volumes      *volume.Volumes
@@ -82,10 +78,6 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 		Dirs: o.Dirs, Log: o.Log, Keep: as.owner == owner.Serve, ConfDir: o.CNIConfDir, BinDirs: o.CNIBinDirs,
 		Open: o.RouteToPods,
 	})
-	a.sandboxes = sandbox.New(sandbox.Options{
-		Dirs: o.Dirs, Log: o.Log, Network: a.network, ClusterDomain: o.ClusterDomain,
-		CgroupDriver: o.Connect.CgroupDriver,
-	})
 	if err := a.connect(ctx, m.Boot); err != nil {
 		return nil, err
 	}
@@ -105,7 +97,7 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 		Checkpoints: r.Store(), Boot: m.Boot, ClusterDomain: o.ClusterDomain, HostIP: m.HostIP, Log: o.Log,
 	})
 	a.volumes = volume.New(volume.Options{
-		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: a.neighbours, Log: o.Log,
+		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: a.names.AtStart, Log: o.Log,
 	})
 	a.loop = reconcile.Options{
 		Halt:      a.halt,
@@ -126,20 +118,11 @@ func (a *agent) connect(ctx context.Context, boot string) (err error) {
 	}
 	o := a.o.Connect
 	o.Dirs, o.Boot, o.Log = a.o.Dirs, boot, a.o.Log
-	o.Sandboxes, o.ClusterDomain, o.KeepLogs = a.sandboxes, a.o.ClusterDomain, a.o.Garbage.LogAge > 0
+	o.Network, o.ClusterDomain, o.KeepLogs = a.network, a.o.ClusterDomain, a.o.Garbage.LogAge > 0
 	if a.conn, err = connection.OpenBound(ctx, o, a.owner == owner.Once); err == nil {
 		a.runtime = a.conn.Runtime
 	}
 	return err
-}
-
-// neighbours returns the host entries of other pods for p. A pod that starts after others must know
-// them at once.
-func (a *agent) neighbours(p *v1.Pod) []pod.HostEntry {
-	if p.Annotations[pod.AnnotationAfter] != "" {
-		a.names.CatchUp()
-	}
-	return a.names.Of(p)
 }
 
 func (a *agent) close() {
@@ -154,19 +137,6 @@ func (a *agent) close() {
 	if err := a.conn.Close(); err != nil {
 		a.o.Log.Debug("closing the containerd connection failed", "err", err)
 	}
-}
-
-// origins returns where the manifests of the pods on the machine were read.
-func (a *agent) origins() (map[pod.Key]manifest.Origin, error) {
-	all, err := a.runtime.Store().List()
-	if err != nil {
-		return nil, err
-	}
-	from := map[pod.Key]manifest.Origin{}
-	for key, of := range all {
-		from[key] = manifest.OriginOf(of[0].Pod)
-	}
-	return from, nil
 }
 
 // sweep removes what an interrupted run left behind and no list shows, and repairs the pod network.
@@ -193,7 +163,11 @@ const networkSweep = 5 * time.Minute
 // resources, until ctx ends. A pass may take long; nothing waits for it.
 func (a *agent) sweepNetwork(ctx context.Context) {
 	for {
-		if err := a.sweepLost(ctx); err != nil && ctx.Err() == nil {
+		known, err := a.conn.Runtime.Retained(ctx)
+		if err == nil {
+			err = errors.Join(a.conn.Sandboxes.Sweep(ctx, known), a.network.SweepLost(ctx, known))
+		}
+		if err != nil && ctx.Err() == nil {
 			a.o.Log.Warn("removing lost sandboxes or their network resources failed; retrying later", "err", err)
 		}
 		select {
@@ -202,14 +176,6 @@ func (a *agent) sweepNetwork(ctx context.Context) {
 		case <-time.After(networkSweep):
 		}
 	}
-}
-
-func (a *agent) sweepLost(ctx context.Context) error {
-	known, err := a.conn.Runtime.Retained(ctx)
-	if err != nil {
-		return err
-	}
-	return errors.Join(a.sandboxes.Sweep(ctx, known), a.network.SweepLost(ctx, known))
 }
 
 // publisher passes on statuses, and the addresses of every published pod to names.

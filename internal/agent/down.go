@@ -88,9 +88,10 @@ func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var left []result.Left
-	a.run(work, func(ctx context.Context, out chan<- manifest.Desired) {
+	desired := make(chan manifest.Desired)
+	a.run(work, desired, func(ctx context.Context) {
 		defer stop()
-		send(ctx, out, manifest.Desired{Complete: true, Grace: d.Grace})
+		send(ctx, desired, manifest.Desired{Complete: true, Grace: d.Grace})
 		left = pods.AwaitRemoval(ctx, chosen.Pods, result.Removal{
 			Grace: d.Grace, Seen: a.relister.Seen, Waiting: d.Waiting, Log: o.Log,
 		})

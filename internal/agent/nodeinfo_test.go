@@ -179,12 +179,12 @@ func TestServeTellsHowItIs(t *testing.T) {
 	// containerd out of reach, and back.
 	s.runtime.Fail("ListContainers", fmt.Errorf("listing containers: %w", runtime.ErrUnavailable))
 	s.runtime.Fail("InspectContainers", runtime.ErrUnavailable)
-	s.runtime.Fail("Rings", runtime.ErrUnavailable)
+	s.runtime.Fail("Wakeups", runtime.ErrUnavailable)
 	s.runtime.BreakStream()
 	s.until("/healthz?verbose", 500, "[+]relist ok\n[-]containerd failed: ")
 	s.until("/readyz", 503, "[-]relist failed: ")
 	s.until("/metrics", 200, "\npodrun_evented_pleg_connected 0\n")
-	for _, call := range []string{"ListContainers", "InspectContainers", "Rings"} {
+	for _, call := range []string{"ListContainers", "InspectContainers", "Wakeups"} {
 		s.runtime.Fail(call, nil)
 	}
 	s.until("/healthz", 200, "ok")

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -64,7 +63,7 @@ func Once(ctx context.Context, o Options, once OnceOptions) (result.Result, erro
 	}
 	late := func(doing string, err error) error {
 		if ctx.Err() == nil && prepare.Err() != nil {
-			return &TimeoutError{Doing: doing, After: once.Timeout}
+			return &deadline.TimeoutError{Doing: doing, After: once.Timeout}
 		}
 		return err
 	}
@@ -96,17 +95,6 @@ func Once(ctx context.Context, o Options, once OnceOptions) (result.Result, erro
 	return a.once(ctx, once, want, pods), nil
 }
 
-// TimeoutError says that the timeout was reached before any pod was run.
-type TimeoutError struct {
-	// Doing is the step that took too long.
-	Doing string
-	After time.Duration
-}
-
-func (e *TimeoutError) Error() string {
-	return fmt.Sprintf("not done within %s: %s; nothing was started", e.After, e.Doing)
-}
-
 // openOnce connects to the runtime and loads the image archives. If ctx ends meanwhile it closes
 // everything again.
 func (o Options) openOnce(ctx context.Context, as role) (*agent, error) {
@@ -135,7 +123,7 @@ func (a *agent) once(
 	go func() {
 		defer close(ended)
 		defer a.close()
-		a.run(work, func(work context.Context, out chan<- manifest.Desired) { forward(work, desired, out) })
+		a.run(work, desired, func(context.Context) {})
 	}()
 	send(work, desired, want)
 	outcome := pods.Wait(ctx, once.Timeout, once.CleanupTimeout)
@@ -189,16 +177,4 @@ func (a *agent) runs(keys map[pod.Key]bool) bool {
 		}
 	}
 	return false
-}
-
-// forward passes on desired sets until ctx ends.
-func forward(ctx context.Context, in <-chan manifest.Desired, out chan<- manifest.Desired) {
-	for {
-		select {
-		case d := <-in:
-			send(ctx, out, d)
-		case <-ctx.Done():
-			return
-		}
-	}
 }

@@ -18,6 +18,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent/connection"
+	"podrun.io/podrun/internal/agent/deadline"
 	"podrun.io/podrun/internal/agent/node"
 	"podrun.io/podrun/internal/agent/result"
 	"podrun.io/podrun/internal/agent/sources"
@@ -450,7 +451,7 @@ func interruptConnecting(t *testing.T, late bool) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("took %s", took)
 	}
-	if timeout := (*TimeoutError)(nil); errors.As(err, &timeout) != late || !late && ctx.Err() == nil {
+	if timeout := (*deadline.TimeoutError)(nil); errors.As(err, &timeout) != late || !late && ctx.Err() == nil {
 		t.Errorf("got %v", err)
 	}
 }
@@ -463,7 +464,7 @@ func TestOnceReadsInTime(t *testing.T) {
 		r.o.Stdin, r.once.Timeout = in, time.Minute
 		_, err := Once(r.ctx, r.o, r.once)
 		r.wantTook(time.Since(r.began), time.Minute, time.Minute+time.Second)
-		if timeout := (*TimeoutError)(nil); !errors.As(err, &timeout) {
+		if timeout := (*deadline.TimeoutError)(nil); !errors.As(err, &timeout) {
 			t.Errorf("got %v", err)
 		}
 	})

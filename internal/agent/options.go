@@ -20,13 +20,14 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/gc"
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/server"
 )
 
 // Options are the options that serve, once and down have in common.
 type Options struct {
 	Dirs layout.Dirs
-	// Connect says which containerd to use and how. Its Dirs, Boot, ClusterDomain, Sandboxes, Store,
+	// Connect says which containerd to use and how. Its Dirs, Boot, ClusterDomain, Network, Store,
 	// KeepLogs and Log are not used.
 	Connect connection.Options
 	Sources sources.Options
@@ -122,4 +123,12 @@ func (o Options) opener() sources.Opener {
 // archives returns the image archives that are loaded at the start.
 func (o Options) archives() images.Archives {
 	return images.Archives{Dir: o.ImageDir, Dirs: o.Dirs, Log: o.Log}
+}
+
+// Diff returns what Serve would change on the pods that are on the machine now, and the desired set
+// that this is based on. It needs no containerd and changes nothing, whether serve runs or not.
+func Diff(ctx context.Context, o Options) ([]manifest.Change, manifest.Desired, error) {
+	from := o.opener()
+	from.CacheDir, from.CacheReadOnly = o.Dirs.Manifests(), true
+	return from.Diff(ctx, o.Dirs)
 }

@@ -11,9 +11,9 @@ import (
 	"podrun.io/podrun/internal/relist"
 )
 
-// run runs the loop with the desired sets from feed until ctx ends. The parts that the loop depends
-// on are stopped after it.
-func (a *agent) run(ctx context.Context, feed func(context.Context, chan<- manifest.Desired)) {
+// run runs the loop with the desired sets until ctx ends, and beside runs beside it. The parts that
+// the loop depends on are stopped after it.
+func (a *agent) run(ctx context.Context, desired <-chan manifest.Desired, beside func(context.Context)) {
 	heartbeat, err := owner.StartHeartbeat(a.o.Dirs)
 	if err != nil {
 		a.o.Log.Warn("podrun get cannot show the age of statuses", "err", err)
@@ -25,7 +25,6 @@ func (a *agent) run(ctx context.Context, feed func(context.Context, chan<- manif
 	defer running.Wait()
 	defer stop()
 	events := make(chan relist.Event)
-	desired := make(chan manifest.Desired)
 	running.Go(func() { a.ended("relist", a.relister.Run(beneath, events)) })
 	running.Go(func() { a.ended("probe", a.prober.Run(beneath, a.probeChanges)) })
 	running.Go(func() { a.ended("events", a.events.Run(beneath)) })
@@ -38,10 +37,10 @@ func (a *agent) run(ctx context.Context, feed func(context.Context, chan<- manif
 		running.Go(func() { a.conn.Keep(beneath) })
 		running.Go(func() { a.sweepNetwork(beneath) })
 	}
-	feeding, stopFeeding := context.WithCancel(ctx)
-	running.Go(func() { feed(feeding, desired) })
+	besides, stopBesides := context.WithCancel(ctx)
+	defer stopBesides()
+	running.Go(func() { beside(besides) })
 	a.ended("loop", reconcile.NewLoop(a.loop).Run(ctx, desired, events))
-	stopFeeding()
 }
 
 // ended logs that an actor (a part with its own goroutine) ended although it was not cancelled.

@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/agent/sdnotify"
 	"podrun.io/podrun/internal/agent/shutdown"
 	"podrun.io/podrun/internal/agent/sources"
-	"podrun.io/podrun/internal/containerlog"
+	"podrun.io/podrun/internal/containerlog/orphangc"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
@@ -52,7 +52,13 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	files := status.NewFiles(o.Dirs)
 	info := nodeinfo.New(nodeinfo.Options{Dirs: o.Dirs, NodeName: o.NodeName, Files: files, Log: o.Log})
 	defer info.Close()
-	if err := o.listen(info); err != nil {
+	if o.machine == nil {
+		err = info.Listen(o.Listen)
+	}
+	if errors.Is(err, server.ErrAddress) {
+		return fmt.Errorf("%w: --listen: %w", sources.ErrUsage, err)
+	}
+	if err != nil {
 		return err
 	}
 	a, err := open(ctx, o, role{
@@ -69,9 +75,11 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if a.conn != nil {
 		o.archives().Load(ctx, a.conn.Driver)
 	}
-	if from.Running, err = a.origins(); err != nil {
+	stored, err := a.runtime.Store().List()
+	if err != nil {
 		return err
 	}
+	from.Running = sources.Origins(stored)
 	all, err := from.Open()
 	if err != nil {
 		return err
@@ -93,32 +101,21 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	a.loop.Terminates = func(seen pod.Observed) bool { return seen.Owner == owner.Serve || len(seen.Data) == 0 }
 	o.Log.Info("serving", "manifests", sources.Names(all), "node", o.NodeName)
 	defer context.AfterFunc(ctx, s.notify.Stopping)()
-	a.run(serving, func(ctx context.Context, out chan<- manifest.Desired) {
+	desired := make(chan manifest.Desired)
+	a.run(serving, desired, func(ctx context.Context) {
 		in := make(chan manifest.Desired)
 		var running sync.WaitGroup
 		defer running.Wait()
 		running.Go(func() { from.Run(ctx, all, in, a.ended) })
 		running.Go(func() { lock.Watch(ctx, func() { end(errRunRemoved) }) })
 		s.start(ctx, &running)
-		s.pass(ctx, in, out)
+		s.pass(ctx, in, desired)
 	})
 	if removed() {
 		return errRunRemoved
 	}
 	files.Touch()
 	return nil
-}
-
-// listen opens the listening sockets of info.
-func (o Options) listen(info *nodeinfo.Server) error {
-	if o.machine != nil {
-		return nil
-	}
-	err := info.Listen(o.Listen)
-	if errors.Is(err, server.ErrAddress) {
-		return fmt.Errorf("%w: --listen: %w", sources.ErrUsage, err)
-	}
-	return err
 }
 
 // service is a serve that runs.
@@ -141,7 +138,7 @@ func (a *agent) newKeeper() *gc.Keeper {
 		disks = append(disks, gc.Disk{Name: "imagefs", Path: root, Images: true})
 	}
 	return gc.New(gc.Options{
-		Images: a.conn.Driver, Logs: containerlog.Retired{Dirs: a.o.Dirs, Pods: a.runtime},
+		Images: a.conn.Driver, Logs: orphangc.Collector{Dirs: a.o.Dirs, Pods: a.runtime},
 		Disks: disks, Policy: a.o.Garbage, Record: a.o.Dirs.ImageFiles().Used(), Log: a.o.Log,
 	})
 }

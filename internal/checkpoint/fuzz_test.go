@@ -22,7 +22,7 @@ func FuzzDecode(f *testing.F) {
 	c := &Checkpoint{
 		Version: Version, Sequence: 3, Owner: "serve", Pod: p, Evicted: "disk",
 		Sandboxes:  []pod.Sandbox{{ID: "s1", UID: fuzzUID}},
-		Instances:  []pod.Container{{ID: "i1", UID: fuzzUID, Name: "main", Attempt: 2, State: pod.Exited, ExitCode: 137}},
+		Instances:  []pod.Container{{ID: "i1", UID: fuzzUID, Name: "main", Attempt: 2, State: pod.Exited, Exit: pod.Exit{ExitCode: 137}}},
 		Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}},
 	}
 	manifest, err := json.Marshal(p)

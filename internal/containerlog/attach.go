@@ -13,10 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/watch"
 )
+
+// recheck is the time between two checks of files that are not watched.
+const recheck = 40 * time.Millisecond
 
 // Live delivers the output of a running instance as the container writes it. It reads the raw files
 // and delivers bytes rather than whole lines, so that a prompt is visible; it does not depend on
@@ -37,7 +41,7 @@ type liveStream struct {
 // instance that has ended yields no output. The caller must call Close.
 func OpenLive(dirs layout.Dirs, inst pod.Instance) (*Live, error) {
 	l := &Live{rawDir: rawDirOf(dirs, inst)}
-	for _, s := range []stream{stdout, stderr} {
+	for _, s := range streams {
 		raw, err := sys.OpenRegularAt(rawPath(l.rawDir, s))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -64,7 +68,7 @@ func (l *Live) Close() {
 }
 
 func (s *liveStream) begin() (err error) {
-	if err := lockShared(s.raw); err != nil {
+	if err := flock(s.raw, unix.LOCK_SH); err != nil {
 		return err
 	}
 	s.at, err = s.raw.Seek(0, io.SeekEnd)
@@ -77,7 +81,7 @@ func (l *Live) Copy(ctx context.Context, out, errOut io.Writer, log *slog.Logger
 	w := watch.New(log)
 	for s, open := range l.streams {
 		if open != nil {
-			_ = w.Add(rawPath(l.rawDir, stream(s))) // before Run, Add only records the path
+			_ = w.Add(rawPath(l.rawDir, cri.Stream(s))) // before Run, Add only records the path
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -8,47 +8,20 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
 	"testing"
-	"time"
+
+	"podrun.io/podrun/internal/containerlog/cri"
+	"podrun.io/podrun/internal/test"
 )
 
-// text is a writer that may be looked at while it is written to.
-type text struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (w *text) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.buf.Write(p)
-}
-
-func (w *text) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.buf.String()
-}
-
-// awaited waits until the writer has got want.
-func (w *text) awaited(t *testing.T, want string) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); w.String() != want; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("got %q, want %q", w.String(), want)
-		}
-	}
-}
-
 // shim opens a stream as the shim does.
-func (r room) shim(s stream) *os.File {
+func (r fixture) shim(s cri.Stream) *os.File {
 	f, err := os.OpenFile(rawPath(r.rawDir(), s), os.O_APPEND|os.O_WRONLY, 0)
 	must(r.t, err)
 	return f
 }
 
-func (r room) live() *Live {
+func (r fixture) live() *Live {
 	l, err := OpenLive(r.dirs, r.inst)
 	must(r.t, err)
 	r.t.Cleanup(l.Close)
@@ -57,20 +30,20 @@ func (r room) live() *Live {
 
 func TestLive(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
-	out, errOut := r.shim(stdout), r.shim(stderr)
+	r := newFixture(t)
+	out, errOut := r.shim(cri.Stdout), r.shim(cri.Stderr)
 	_, err := io.WriteString(out, "before\n")
 	must(t, err)
 	l := r.live()
-	var got, gotErr text
+	var got, gotErr test.Buffer
 	done := make(chan error, 1)
 	go func() { done <- l.Copy(context.Background(), &got, &gotErr, quiet) }()
 	_, err = io.WriteString(out, "a prompt> ")
 	must(t, err)
-	got.awaited(t, "a prompt> ")
+	eventually(t, "the prompt", func() bool { return got.String() == "a prompt> " })
 	_, err = io.WriteString(errOut, "oops")
 	must(t, err)
-	gotErr.awaited(t, "oops")
+	eventually(t, "the error", func() bool { return gotErr.String() == "oops" })
 	_, err = io.WriteString(out, "the end")
 	must(t, errors.Join(err, out.Close(), errOut.Close()))
 	must(t, <-done)
@@ -81,8 +54,8 @@ func TestLive(t *testing.T) {
 
 func TestLiveEnds(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
-	shim := r.shim(stdout)
+	r := newFixture(t)
+	shim := r.shim(cri.Stdout)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	l := r.live()
@@ -101,8 +74,8 @@ func TestLiveEnds(t *testing.T) {
 // closed, that output is freed.
 func TestLiveIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
-	shim := r.shim(stdout)
+	r := newFixture(t)
+	shim := r.shim(cri.Stdout)
 	l := r.live()
 	var want strings.Builder
 	for i := range 20_000 {
@@ -110,24 +83,24 @@ func TestLiveIsWaitedFor(t *testing.T) {
 	}
 	_, err := io.WriteString(shim, want.String())
 	must(t, err)
-	must(t, CatchUp(context.Background(), r.dirs, r.inst))
+	must(t, catchUp(context.Background(), r.dirs, r.inst))
 	must(t, shim.Close())
-	var got text
+	var got test.Buffer
 	must(t, l.Copy(context.Background(), &got, io.Discard, quiet))
 	if got.String() != want.String() {
 		t.Errorf("%d bytes of %d, or others", len(got.String()), want.Len())
 	}
 	// With nobody there it is freed.
 	l.Close()
-	shim = r.shim(stdout)
+	shim = r.shim(cri.Stdout)
 	defer shim.Close()
 	freed := func() int64 {
 		_, err = io.WriteString(shim, strings.Repeat("more\n", punchStep))
 		must(t, err)
-		must(t, CatchUp(context.Background(), r.dirs, r.inst))
+		must(t, catchUp(context.Background(), r.dirs, r.inst))
 		c := newConverter(r.dirs, r.inst, Rotation{})
 		defer c.close()
-		return c.start(stdout)
+		return c.firstData(cri.Stdout)
 	}
 	// A child that another test is just forking shares the lock until it becomes another program.
 	var upTo int64
@@ -140,7 +113,7 @@ func TestLiveIsWaitedFor(t *testing.T) {
 }
 
 // frees tells whether this file system can free a part of a file.
-func (r room) frees() bool {
+func (r fixture) frees() bool {
 	path := r.dirs.Log + "-probe"
 	must(r.t, os.WriteFile(path, make([]byte, 2*punchStep), 0o600))
 	return realDisk{}.Punch(path, 0, punchStep) == nil
@@ -150,28 +123,28 @@ func (r room) frees() bool {
 // with what is there.
 func TestLiveTooSlow(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newFixture(t)
 	if !r.frees() {
 		t.Skip("this file system frees no part of a file")
 	}
-	shim := r.shim(stdout)
+	shim := r.shim(cri.Stdout)
 	l := r.live()
 	_, err := shim.Write(bytes.Repeat([]byte("x"), 2*punchStep))
 	must(t, errors.Join(err, shim.Close()))
-	must(t, realDisk{}.Punch(rawPath(r.rawDir(), stdout), 0, keptForReaders)) // nobody is waited for with so much
-	if err := (realDisk{}).Punch(rawPath(r.rawDir(), stdout), 0, punchStep); !errors.Is(err, errBusy) {
+	must(t, realDisk{}.Punch(rawPath(r.rawDir(), cri.Stdout), 0, readerBacklog)) // nobody is waited for with so much
+	if err := (realDisk{}).Punch(rawPath(r.rawDir(), cri.Stdout), 0, punchStep); !errors.Is(err, errBusy) {
 		t.Errorf("a little, with somebody there: %v", err)
 	}
 	l.Close()
 	l = r.live()
-	l.streams[stdout].at = 0
-	f, err := os.OpenFile(rawPath(r.rawDir(), stdout), os.O_WRONLY, 0)
+	l.streams[cri.Stdout].at = 0
+	f, err := os.OpenFile(rawPath(r.rawDir(), cri.Stdout), os.O_WRONLY, 0)
 	must(t, err)
 	_, err = f.WriteAt([]byte("rest"), punchStep+punchStep/2)
 	must(t, errors.Join(err, f.Close()))
-	var got, said text
-	must(t, l.Copy(context.Background(), &got, &said, quiet))
-	if !strings.Contains(said.String(), "bytes were not read in time") || !strings.Contains(got.String(), "rest") {
-		t.Errorf("got %q, said %q", strings.Trim(got.String(), "\x00"), said.String())
+	var got, warned test.Buffer
+	must(t, l.Copy(context.Background(), &got, &warned, quiet))
+	if !strings.Contains(warned.String(), "bytes were not read in time") || !strings.Contains(got.String(), "rest") {
+		t.Errorf("got %q, warned %q", strings.Trim(got.String(), "\x00"), warned.String())
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"podrun.io/podrun/internal/containerlog/cri"
 )
 
 // TestFloodIsPassedOver: of waiting output, what rotation would have removed is left out, up to the
@@ -18,8 +20,8 @@ func TestFloodIsPassedOver(t *testing.T) {
 		"a line that is longer than a read": {0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoom(t)
-			r.append(stderr, "error\n")
+			r := newFixture(t)
+			r.append(cri.Stderr, "error\n")
 			var all strings.Builder
 			for i := range c.lines {
 				fmt.Fprintf(&all, "line %06d\n", i)
@@ -27,7 +29,7 @@ func TestFloodIsPassedOver(t *testing.T) {
 			if c.lines == 0 {
 				all.WriteString(strings.Repeat("x", 3*sliceSize))
 			}
-			r.append(stdout, all.String())
+			r.append(cri.Stdout, all.String())
 			conv, err := openConverter(r.dirs, r.inst, rotation)
 			must(t, err)
 			defer conv.close()
@@ -37,7 +39,7 @@ func TestFloodIsPassedOver(t *testing.T) {
 				more, err = conv.batch(b, true)
 				must(t, err)
 			}
-			got, gotErr := r.read(ReadOptions{})
+			got, gotErr := r.read(cri.ReadOptions{})
 			if gotErr != "error\n" {
 				t.Errorf("the other stream: %q", gotErr)
 			}
@@ -45,14 +47,14 @@ func TestFloodIsPassedOver(t *testing.T) {
 				t.Fatalf("the log is not the end of the output: %.80q", got)
 			}
 			wanted := int64(all.Len())
-			if wanted > rotation.kept()*3/2 {
-				wanted = rotation.kept()
+			if wanted > rotation.retained()*3/2 {
+				wanted = rotation.retained()
 			}
 			if short := wanted - int64(len(got)); short < 0 || short >= 12 {
 				t.Errorf("%d bytes, want %d", len(got), wanted)
 			}
-			if passed := int64(all.Len() - len(got)); conv.passed != passed {
-				t.Errorf("%d bytes were passed over, it tells of %d", passed, conv.passed)
+			if passed := int64(all.Len() - len(got)); conv.skipped != passed {
+				t.Errorf("%d bytes were passed over, it tells of %d", passed, conv.skipped)
 			}
 		})
 	}
@@ -61,11 +63,11 @@ func TestFloodIsPassedOver(t *testing.T) {
 // TestLogWithoutRotationIsWhole: without rotation no output is left out.
 func TestLogWithoutRotationIsWhole(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newFixture(t)
 	text := strings.Repeat("a line\n", 1<<18)
-	r.append(stdout, text)
-	must(t, CatchUp(context.Background(), r.dirs, r.inst))
-	if got, _ := r.read(ReadOptions{}); got != text {
+	r.append(cri.Stdout, text)
+	must(t, catchUp(context.Background(), r.dirs, r.inst))
+	if got, _ := r.read(cri.ReadOptions{}); got != text {
 		t.Errorf("%d bytes, want %d", len(got), len(text))
 	}
 }

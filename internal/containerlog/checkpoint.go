@@ -3,6 +3,8 @@ package containerlog
 import (
 	"encoding/binary"
 	"hash/crc32"
+
+	"podrun.io/podrun/internal/containerlog/cri"
 )
 
 // checkpoint records how far the conversion of an instance is. The raw files up to the offsets raw
@@ -34,7 +36,8 @@ func (c checkpoint) slot() int64 { return int64(c.seq%2) * slotSize }
 
 func (c checkpoint) encode() []byte {
 	b := make([]byte, 0, slotSize)
-	for _, v := range []uint64{slotMagic, c.seq, uint64(c.raw[stdout]), uint64(c.raw[stderr]), uint64(c.size), c.file} {
+	out, errOut := uint64(c.raw[cri.Stdout]), uint64(c.raw[cri.Stderr])
+	for _, v := range []uint64{slotMagic, c.seq, out, errOut, uint64(c.size), c.file} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))[:slotSize]
@@ -44,17 +47,17 @@ func (c checkpoint) encode() []byte {
 // valid.
 func decode(file []byte) (checkpoint, bool) {
 	var newest checkpoint
-	found := false
+	valid := false
 	for i := 0; i < 2; i++ {
 		at := i * slotSize
 		if len(file) < at {
 			break
 		}
-		if c, ok := decodeSlot(file[at:]); ok && (!found || c.seq > newest.seq) {
-			newest, found = c, true
+		if c, ok := decodeSlot(file[at:]); ok && (!valid || c.seq > newest.seq) {
+			newest, valid = c, true
 		}
 	}
-	return newest, found
+	return newest, valid
 }
 
 func decodeSlot(b []byte) (c checkpoint, ok bool) {
@@ -75,8 +78,8 @@ func decodeSlot(b []byte) (c checkpoint, ok bool) {
 	if size == slotData {
 		c.file = word(5)
 	}
-	return c, c.sane()
+	return c, c.valid()
 }
 
-// sane reports whether no offset is negative.
-func (c checkpoint) sane() bool { return min(c.raw[stdout], c.raw[stderr], c.size) >= 0 }
+// valid reports whether no offset is negative.
+func (c checkpoint) valid() bool { return min(c.raw[cri.Stdout], c.raw[cri.Stderr], c.size) >= 0 }

@@ -2,6 +2,7 @@ package containerlog
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/containerlog/cri"
+	"podrun.io/podrun/internal/containerlog/orphangc"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
@@ -19,14 +22,17 @@ import (
 var (
 	// errBusy: another process converts this instance at the moment.
 	errBusy = errors.New("being converted by another process")
-	// errGone: the instance has no raw files any more.
-	errGone = errors.New("no raw log")
+	// errRemoved: the instance has no raw files any more.
+	errRemoved = errors.New("no raw log")
 )
 
 const (
 	sliceSize = 256 << 10 // bytes that are read of one stream in one batch
 	punchStep = 64 << 10
 )
+
+// streams are the streams of a container.
+var streams = [...]cri.Stream{cri.Stdout, cri.Stderr}
 
 // buffers are used by one batch at a time, so that many idle instances share them.
 type buffers struct{ in, out []byte }
@@ -49,7 +55,7 @@ type converter struct {
 	state   checkpoint
 	punched [2]int64
 	rotated bool  // a log was rotated; the caller resets it
-	passed  int64 // bytes of output that were left out of the log
+	skipped int64 // bytes of output that were left out of the log
 }
 
 // newConverter returns a converter without opening or creating files; batch opens what it needs.
@@ -70,7 +76,7 @@ func rawDirOf(dirs layout.Dirs, inst pod.Instance) string {
 	return sys.FirstPresent(dirs.RawLogs(inst)...)
 }
 
-// openConverter returns a converter whose checkpoint file is open. It fails with errGone if the
+// openConverter returns a converter whose checkpoint file is open. It fails with errRemoved if the
 // instance has no raw log directory.
 func openConverter(dirs layout.Dirs, inst pod.Instance, rotation Rotation) (*converter, error) {
 	c := newConverter(dirs, inst, rotation)
@@ -81,42 +87,43 @@ func (c *converter) open() error {
 	var err error
 	c.lock, err = os.OpenFile(filepath.Join(c.rawDir, "checkpoint"), os.O_CREATE|os.O_RDWR, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
-		return errGone
+		return errRemoved
 	}
 	return err
 }
 
-// silent reports whether the instance has written no output yet, or has no raw files. Most
-// containers write nothing at first, so no checkpoint file is created until there is output: that
-// saves work while other containers start.
-func (c *converter) silent() bool {
-	for _, s := range []stream{stdout, stderr} {
-		if info, err := os.Lstat(c.rawPath(s)); err == nil && info.Size() > 0 {
-			return false
+// rawSize returns the size of the larger raw file; -1 if there is none. Most containers write nothing
+// at first, so no checkpoint file is created until there is output: that saves work while other
+// containers start.
+func (c *converter) rawSize() int64 {
+	size := int64(-1)
+	for _, s := range streams {
+		if info, err := os.Lstat(c.rawPath(s)); err == nil {
+			size = max(size, info.Size())
+		} else if !errors.Is(err, os.ErrNotExist) {
+			size = max(size, 0)
 		}
 	}
-	return true
+	return size
 }
 
 func (c *converter) close() {
-	for _, f := range []*os.File{c.lock, c.log, c.raw[stdout], c.raw[stderr]} {
-		if f != nil {
-			f.Close()
-		}
+	for _, f := range []*os.File{c.lock, c.log, c.raw[cri.Stdout], c.raw[cri.Stderr]} {
+		f.Close() // does nothing without a file
 	}
 }
 
-func (c *converter) rawPath(s stream) string { return rawPath(c.rawDir, s) }
+func (c *converter) rawPath(s cri.Stream) string { return rawPath(c.rawDir, s) }
 
-func rawPath(rawDir string, s stream) string { return filepath.Join(rawDir, s.String()+".raw") }
+func rawPath(rawDir string, s cri.Stream) string { return filepath.Join(rawDir, s.String()+".raw") }
 
 // batch converts a slice of each stream; more reports whether there is more to convert. With last,
 // the container writes no more, and a last line without a newline is converted too. It fails with
-// errBusy, errGone or a file system error; then either nothing was converted, or what was converted
+// errBusy, errRemoved or a file system error; then either nothing was converted, or what was converted
 // is in the checkpoint.
 func (c *converter) batch(b *buffers, last bool) (more bool, err error) {
 	if c.lock == nil {
-		if c.silent() {
+		if c.rawSize() <= 0 {
 			return false, nil
 		}
 		if err := c.open(); err != nil {
@@ -140,12 +147,12 @@ func (c *converter) batch(b *buffers, last bool) (more bool, err error) {
 	}
 	next := c.state
 	b.out = b.out[:0]
-	for _, s := range c.order() {
-		again, err := c.slice(b, s, &next, last)
+	for _, s := range c.writeOrder() {
+		moreOfStream, err := c.convert(b, s, &next, last)
 		if err != nil {
 			return false, err
 		}
-		more = more || again
+		more = more || moreOfStream
 	}
 	if len(b.out) == 0 {
 		return more, nil
@@ -165,22 +172,22 @@ func (c *converter) batch(b *buffers, last bool) (more bool, err error) {
 
 // load reads the checkpoint that the last converter, of this or another process, has left.
 func (c *converter) load() error {
-	if gone, err := unlinked(c.lock); err != nil || gone {
-		return errors.Join(err, condition(gone, errGone))
+	if removed, err := unlinked(c.lock); err != nil || removed {
+		return cmp.Or(err, errRemoved)
 	}
 	var file [2 * slotSize]byte
 	n, err := c.lock.ReadAt(file[:], 0)
 	if err != nil && err != io.EOF {
 		return fmt.Errorf("reading checkpoint: %w", err)
 	}
-	if n == 0 && !c.hasRaw() {
+	if n == 0 && c.rawSize() < 0 {
 		// The instance was converted and its files were removed before this process created a new
 		// checkpoint file. The log must not be cut to that empty checkpoint.
-		return errors.Join(c.disk.Remove(c.lock.Name()), errGone)
+		return errors.Join(c.disk.Remove(c.lock.Name()), errRemoved)
 	}
 	state, ok := decode(file[:n])
 	if ok && state.seq == c.state.seq && c.log != nil {
-		return c.fit()
+		return c.alignLog()
 	}
 	if c.log != nil {
 		c.log.Close()
@@ -189,44 +196,27 @@ func (c *converter) load() error {
 	c.state = state
 	// The first checkpoint gives the file its full size, and nothing is punched before that. If
 	// there is no valid checkpoint after that, the machine crashed.
-	if !ok && (n == len(file) || c.start(stdout) > 0 || c.start(stderr) > 0) {
+	if !ok && (n == len(file) || c.firstData(cri.Stdout) > 0 || c.firstData(cri.Stderr) > 0) {
 		return c.recover()
 	}
-	return c.fit()
+	return c.alignLog()
 }
 
-// fit makes log and checkpoint agree. If the log was rotated or removed, the checkpoint must not
-// refer to it any more: the next entries would be taken for the ones it refers to.
-func (c *converter) fit() error {
-	told := c.state.size
-	if err := c.cut(); err != nil || c.state.size == told {
+// alignLog makes log and checkpoint agree. If the log was rotated or removed, the checkpoint must not
+// refer to it any more: the next entries would be used for the ones it refers to.
+func (c *converter) alignLog() error {
+	recorded := c.state.size
+	if err := c.truncateLog(); err != nil || c.state.size == recorded {
 		return err
 	}
 	return c.save(c.state)
 }
 
-// hasRaw reports whether the instance has raw files.
-func (c *converter) hasRaw() bool {
-	for _, s := range []stream{stdout, stderr} {
-		if _, err := os.Lstat(c.rawPath(s)); !errors.Is(err, os.ErrNotExist) {
-			return true
-		}
-	}
-	return false
-}
-
-func condition(is bool, err error) error {
-	if is {
-		return err
-	}
-	return nil
-}
-
-// cut removes what the log has beyond the checkpoint. If the log is shorter than that, somebody
+// truncateLog removes what the log has beyond the checkpoint. If the log is shorter than that, somebody
 // truncated or removed it, and the conversion continues at its end.
-func (c *converter) cut() error {
+func (c *converter) truncateLog() error {
 	if c.log == nil {
-		f, err := c.openOwn()
+		f, err := c.openRecorded()
 		if err != nil {
 			return fmt.Errorf("opening log: %w", err)
 		}
@@ -266,9 +256,9 @@ func (c *converter) openLog() error {
 	if err := os.MkdirAll(filepath.Dir(c.logPath), layout.ModeLogs); err != nil {
 		return fmt.Errorf("making log directory: %w", err)
 	}
-	claim(filepath.Dir(filepath.Dir(c.logPath)), c.root)
+	orphangc.SetOwner(filepath.Dir(filepath.Dir(c.logPath)), c.root)
 	if info, err := os.Lstat(c.logPath); err == nil && info.Size() > 0 {
-		if err := c.putAway(); err != nil {
+		if err := c.renameLog(); err != nil {
 			return err
 		}
 	}
@@ -293,13 +283,13 @@ func (c *converter) openLog() error {
 // recover rebuilds a state without a checkpoint: raw output that was punched counts as converted,
 // and the log's whole entries are kept. Some lines may be converted twice.
 func (c *converter) recover() error {
-	c.state.raw = [2]int64{c.start(stdout), c.start(stderr)}
+	c.state.raw = [2]int64{c.firstData(cri.Stdout), c.firstData(cri.Stderr)}
 	var err error
 	if c.state.size, err = wholeLines(c.logPath); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reading log: %w", err)
 	}
 	c.state.file = 0
-	return c.cut()
+	return c.truncateLog()
 }
 
 // wholeLines returns the length of a file up to the end of its last whole line. It reads backwards
@@ -325,8 +315,8 @@ func wholeLines(path string) (int64, error) {
 	return 0, err
 }
 
-// start returns the offset of the first byte of a raw file that was not punched.
-func (c *converter) start(s stream) int64 {
+// firstData returns the offset of the first byte of a raw file that was not punched.
+func (c *converter) firstData(s cri.Stream) int64 {
 	if c.openRaw(s) != nil || c.raw[s] == nil {
 		return 0
 	}
@@ -337,26 +327,26 @@ func (c *converter) start(s stream) int64 {
 	return max(at, 0)
 }
 
-// order returns the streams, the one with the older last write first, so that times rise in the log
+// writeOrder returns the streams, the one with the older last write first, so that times rise in the log
 // when the conversion is late.
-func (c *converter) order() [2]stream {
+func (c *converter) writeOrder() [2]cri.Stream {
 	var at [2]time.Time
-	for _, s := range []stream{stdout, stderr} {
+	for _, s := range streams {
 		if c.openRaw(s) == nil && c.raw[s] != nil {
 			if st, err := c.raw[s].Stat(); err == nil {
 				at[s] = st.ModTime()
 			}
 		}
 	}
-	if at[stderr].Before(at[stdout]) {
-		return [2]stream{stderr, stdout}
+	if at[cri.Stderr].Before(at[cri.Stdout]) {
+		return [2]cri.Stream{cri.Stderr, cri.Stdout}
 	}
-	return [2]stream{stdout, stderr}
+	return [2]cri.Stream{cri.Stdout, cri.Stderr}
 }
 
 // openRaw opens a stream's raw file. The stream stays nil while it has none, as stderr of a
 // terminal never has.
-func (c *converter) openRaw(s stream) error {
+func (c *converter) openRaw(s cri.Stream) error {
 	if c.raw[s] != nil {
 		return nil
 	}
@@ -370,12 +360,12 @@ func (c *converter) openRaw(s stream) error {
 	return nil
 }
 
-// slice appends the entries of one stream's next slice to b.out and advances next.
-func (c *converter) slice(b *buffers, s stream, next *checkpoint, last bool) (more bool, err error) {
+// convert appends the entries of one stream's next slice to b.out and advances next.
+func (c *converter) convert(b *buffers, s cri.Stream, next *checkpoint, last bool) (more bool, err error) {
 	if err := c.openRaw(s); err != nil || c.raw[s] == nil {
 		return false, err
 	}
-	if err := c.passOver(b, s, next); err != nil {
+	if err := c.skipBacklog(b, s, next); err != nil {
 		return false, err
 	}
 	n, err := c.raw[s].ReadAt(b.in, next.raw[s])
@@ -391,12 +381,13 @@ func (c *converter) slice(b *buffers, s stream, next *checkpoint, last bool) (mo
 	if st, err := c.raw[s].Stat(); err == nil && st.ModTime().Before(at) {
 		at = st.ModTime()
 	}
-	room := c.rotation.space(c.state.size + int64(len(b.out)))
+	space := c.rotation.space(c.state.size + int64(len(b.out)))
 	full, before := n == len(b.in), len(b.out)
-	out, taken := appendEntries(b.out, b.in[:n], entries{stream: s, at: at, last: last && !full, space: room})
+	o := cri.EntryOptions{Stream: s, At: at, Last: last && !full, Space: space}
+	out, used := cri.AppendEntries(b.out, b.in[:n], o)
 	b.out = out
-	next.raw[s] += int64(taken)
-	return full || len(out)-before >= room, nil
+	next.raw[s] += int64(used)
+	return full || len(out)-before >= space, nil
 }
 
 // save writes the next checkpoint.
@@ -412,7 +403,7 @@ func (c *converter) save(next checkpoint) error {
 // punch frees the raw output that is converted. If the file system cannot do that, the raw file
 // stays whole until it is removed.
 func (c *converter) punch() {
-	for _, s := range []stream{stdout, stderr} {
+	for _, s := range streams {
 		to := c.state.raw[s] / punchStep * punchStep
 		if to > c.punched[s] && c.disk.Punch(c.rawPath(s), c.punched[s], to-c.punched[s]) == nil {
 			c.punched[s] = to
@@ -427,7 +418,7 @@ func (c *converter) remove() error {
 		return err
 	}
 	defer unlock(c.lock)
-	for _, path := range []string{c.rawPath(stdout), c.rawPath(stderr), c.lock.Name()} {
+	for _, path := range []string{c.rawPath(cri.Stdout), c.rawPath(cri.Stderr), c.lock.Name()} {
 		if err := c.disk.Remove(path); err != nil {
 			return fmt.Errorf("removing raw log: %w", err)
 		}

@@ -15,46 +15,43 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/test"
 )
 
 var web = pod.Instance{ID: "i1", Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: "u1", Container: "app", Attempt: 2}
 
-// room is an instance's files in a temporary place.
-type room struct {
+var must, eventually = test.Must, test.Eventually
+
+// fixture is an instance's files in a temporary directory.
+type fixture struct {
 	t    testing.TB
 	dirs layout.Dirs
 	inst pod.Instance
 	at   time.Time // when raw files were written to last; zero: when they were
 }
 
-func newRoom(t testing.TB) room {
+func newFixture(t testing.TB) fixture {
 	dir := t.TempDir()
-	r := room{t: t, dirs: layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}, inst: web}
+	r := fixture{t: t, dirs: layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}, inst: web}
 	must(t, os.MkdirAll(r.rawDir(), 0o755))
-	for _, s := range []stream{stdout, stderr} {
+	for _, s := range streams {
 		r.append(s, "")
 	}
 	return r
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (r room) rawDir() string {
+func (r fixture) rawDir() string {
 	return r.dirs.Revision(r.inst.UID).RawLog(r.inst.Container, r.inst.ID)
 }
 
-func (r room) log() string {
+func (r fixture) log() string {
 	return r.dirs.ContainerLog(r.inst.Key, r.inst.UID, r.inst.Container, r.inst.Attempt)
 }
 
 // append does what the shim does.
-func (r room) append(s stream, text string) {
+func (r fixture) append(s cri.Stream, text string) {
 	r.t.Helper()
 	f, err := os.OpenFile(rawPath(r.rawDir(), s), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 	must(r.t, err)
@@ -63,72 +60,28 @@ func (r room) append(s stream, text string) {
 }
 
 // read returns what Read delivers.
-func (r room) read(o ReadOptions) (string, string) {
+func (r fixture) read(o cri.ReadOptions) (string, string) {
 	r.t.Helper()
 	var out, errOut bytes.Buffer
-	must(r.t, Read(context.Background(), r.log(), o, &out, &errOut))
+	must(r.t, cri.Read(context.Background(), r.log(), o, &out, &errOut))
 	return out.String(), errOut.String()
 }
 
 // entries returns the log without its times.
-func (r room) entries() string {
+func (r fixture) entries() string {
 	r.t.Helper()
 	b, err := os.ReadFile(r.log())
 	must(r.t, err)
 	var text strings.Builder
 	for line := range strings.Lines(string(b)) {
 		stamp, rest, _ := strings.Cut(line, " ")
-		if _, err := time.Parse(stampLayout, stamp); err != nil || len(stamp) != len(stampLayout) {
+		const format = "2006-01-02T15:04:05.000000000Z"
+		if _, err := time.Parse(format, stamp); err != nil || len(stamp) != len(format) {
 			r.t.Fatalf("bad time in %q", line)
 		}
 		text.WriteString(rest)
 	}
 	return text.String()
-}
-
-func TestEntries(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("x", maxPart)
-	at := time.Date(2026, 1, 2, 15, 4, 5, 0, time.FixedZone("", 3600))
-	head := "2026-01-02T14:04:05.000000000Z stdout "
-	for _, c := range []struct {
-		name, raw string
-		last      bool
-		want      string
-		left      int
-	}{
-		{"whole lines", "a\n\nb\n", false, "F a|F |F b|", 0},
-		{"unended line waits", "a\nbc", false, "F a|", 2},
-		{"unended line at the end", "a\nbc", true, "F a|P bc|", 0},
-		{"carriage return stays", "a\r\n", false, "F a\r|", 0},
-		{"exactly 16 KiB", long + "\n", false, "F " + long + "|", 0},
-		{"one byte more", long + "y\n", false, "P " + long + "|F y|", 0},
-		{"three parts", long + long + "z\n", false, "P " + long + "|P " + long + "|F z|", 0},
-		{"16 KiB and no end yet", long, false, "", maxPart},
-		{"16 KiB, a byte and no end yet", long + "y", false, "P " + long + "|", 1},
-	} {
-		out, taken := appendEntries(nil, []byte(c.raw), entries{stdout, at, c.last, outLimit})
-		want := ""
-		for _, e := range strings.SplitAfter(c.want, "|") {
-			if e != "" {
-				want += head + strings.TrimSuffix(e, "|") + "\n"
-			}
-		}
-		if string(out) != want || len(c.raw)-taken != c.left {
-			t.Errorf("%s: got %.200q, left %d", c.name, out, len(c.raw)-taken)
-		}
-	}
-}
-
-func FuzzParse(f *testing.F) {
-	f.Add([]byte("2026-01-02T15:04:05.000000000Z stdout F message"))
-	f.Add([]byte("2026-01-02T15:04:05Z stderr P:x"))
-	f.Fuzz(func(t *testing.T, line []byte) {
-		e, ok := parse(line)
-		if ok && !bytes.HasSuffix(line, e.message) {
-			t.Errorf("message %q is not the end of %q", e.message, line)
-		}
-	})
 }
 
 // FuzzSameBytesOut: a reader gets a container's output byte for byte, however it is split into
@@ -139,7 +92,7 @@ func FuzzSameBytesOut(f *testing.F) {
 	f.Add([]byte("2026-01-02T15:04:05.000000000Z stderr F fake\n"), []byte{}, uint64(3), uint16(1), uint16(0))
 	f.Add(bytes.Repeat([]byte("a line\n"), 300), bytes.Repeat([]byte("xyz"), 20000), uint64(4), uint16(500), uint16(900))
 	f.Fuzz(func(t *testing.T, out, errOut []byte, seed uint64, most, size uint16) {
-		r := newRoom(t)
+		r := newFixture(t)
 		c, err := openConverter(r.dirs, r.inst, Rotation{Size: int64(size)})
 		must(t, err)
 		defer c.close()
@@ -148,7 +101,7 @@ func FuzzSameBytesOut(f *testing.F) {
 		for len(rest[0])+len(rest[1]) > 0 {
 			for s := range rest {
 				n := min(random.IntN(int(most)+1)+1, len(rest[s]))
-				r.append(stream(s), string(rest[s][:n]))
+				r.append(cri.Stream(s), string(rest[s][:n]))
 				rest[s] = rest[s][n:]
 			}
 			_, err := c.batch(b, false)
@@ -156,14 +109,14 @@ func FuzzSameBytesOut(f *testing.F) {
 		}
 		must(t, drain(context.Background(), c, true))
 		if size%2 == 1 {
-			must(t, groom(r.log(), 1<<30))
+			must(t, cleanSegments(r.log(), 1<<30))
 		}
-		gotOut, gotErr := r.read(ReadOptions{})
+		gotOut, gotErr := r.read(cri.ReadOptions{})
 		if gotOut != string(out) || gotErr != string(errOut) {
 			t.Errorf("got %.200q and %.200q", gotOut, gotErr)
 		}
 		all := 1 << 20
-		if tailOut, tailErr := r.read(ReadOptions{Tail: &all}); tailOut != gotOut || tailErr != gotErr {
+		if tailOut, tailErr := r.read(cri.ReadOptions{Tail: &all}); tailOut != gotOut || tailErr != gotErr {
 			t.Errorf("reading backwards loses: %.200q and %.200q", tailOut, tailErr)
 		}
 	})
@@ -233,16 +186,16 @@ func TestKillAnywhere(t *testing.T) {
 
 func killAnywhere(t *testing.T, rotation Rotation) {
 	// life is one process: it converts what is there, then finishes. It may be killed.
-	life := func(r room, d disk) error {
+	life := func(r fixture, d disk) error {
 		c, err := openConverter(r.dirs, r.inst, rotation)
-		if errors.Is(err, errGone) {
+		if errors.Is(err, errRemoved) {
 			return nil
 		}
 		must(t, err)
 		defer c.close()
 		c.disk = d
 		b := newBuffers()
-		if _, err := c.batch(b, false); errors.Is(err, errGone) {
+		if _, err := c.batch(b, false); errors.Is(err, errRemoved) {
 			return nil
 		} else if err != nil {
 			return err
@@ -255,20 +208,20 @@ func killAnywhere(t *testing.T, rotation Rotation) {
 	first, then, errOut := "one\nt", "wo\n"+strings.Repeat("z", 50)+"\nno end", "error\n"
 	for n, whole := 0, false; !whole; n++ {
 		for _, cuts := range []int{1, 2} {
-			r := newRoom(t)
-			r.append(stdout, first)
+			r := newFixture(t)
+			r.append(cri.Stdout, first)
 			c, err := openConverter(r.dirs, r.inst, rotation)
 			must(t, err)
 			c.disk = &cutDisk{left: n}
 			_, cut := c.batch(newBuffers(), false)
 			c.close()
-			r.append(stdout, then)
-			r.append(stderr, errOut)
+			r.append(cri.Stdout, then)
+			r.append(cri.Stderr, errOut)
 			for range cuts {
 				whole = cut == nil && life(r, &cutDisk{left: n}) == nil
 			}
 			must(t, life(r, realDisk{}))
-			if gotOut, gotErr := r.read(ReadOptions{}); gotOut != first+then || gotErr != errOut {
+			if gotOut, gotErr := r.read(cri.ReadOptions{}); gotOut != first+then || gotErr != errOut {
 				t.Fatalf("rotated at %d, cut %d times after %d steps: %q, %q", rotation.Size, cuts, n, gotOut, gotErr)
 			}
 			if left, err := os.ReadDir(r.rawDir()); err != nil || len(left) > 0 {
@@ -286,8 +239,8 @@ func TestKilledWithMuchLeft(t *testing.T) {
 	}
 	total := out.Len()
 	for _, n := range []int{0, 1, 100, 300_000, 1_000_000, 1_300_000, 1_500_000} {
-		r := newRoom(t)
-		r.append(stdout, out.String())
+		r := newFixture(t)
+		r.append(cri.Stdout, out.String())
 		c, err := openConverter(r.dirs, r.inst, Rotation{})
 		must(t, err)
 		c.disk = &cutDisk{left: n}
@@ -296,7 +249,7 @@ func TestKilledWithMuchLeft(t *testing.T) {
 		}
 		c.close()
 		must(t, New(Options{Dirs: r.dirs, Log: quiet}).Finish(context.Background(), r.inst))
-		if got, _ := r.read(ReadOptions{}); got != out.String() {
+		if got, _ := r.read(cri.ReadOptions{}); got != out.String() {
 			t.Errorf("cut after %d steps: %d bytes of %d", n, len(got), total)
 		}
 	}
@@ -318,13 +271,13 @@ func (d *fullDisk) WriteAt(f *os.File, b []byte, off int64) (int, error) {
 
 func TestDiskFullLosesNothing(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newFixture(t)
 	c, err := openConverter(r.dirs, r.inst, Rotation{})
 	must(t, err)
 	defer c.close()
 	full := &fullDisk{free: 20}
 	c.disk = full
-	r.append(stdout, "a line that needs more\n")
+	r.append(cri.Stdout, "a line that needs more\n")
 	for range 3 {
 		if _, err := c.batch(newBuffers(), false); !errors.Is(err, unix.ENOSPC) {
 			t.Fatalf("got %v", err)
@@ -333,7 +286,7 @@ func TestDiskFullLosesNothing(t *testing.T) {
 			t.Fatalf("half an entry is visible: %q", got)
 		}
 	}
-	r.append(stdout, "and another\n")
+	r.append(cri.Stdout, "and another\n")
 	full.free = 1 << 20
 	_, err = c.batch(newBuffers(), false)
 	must(t, err)
@@ -344,28 +297,28 @@ func TestDiskFullLosesNothing(t *testing.T) {
 
 func TestConvertedIsFreed(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
-	r.append(stdout, strings.Repeat("0123456789abcde\n", 1<<16))
-	must(t, CatchUp(context.Background(), r.dirs, r.inst))
+	r := newFixture(t)
+	r.append(cri.Stdout, strings.Repeat("0123456789abcde\n", 1<<16))
+	must(t, catchUp(context.Background(), r.dirs, r.inst))
 	var st unix.Stat_t
-	must(t, unix.Stat(rawPath(r.rawDir(), stdout), &st))
+	must(t, unix.Stat(rawPath(r.rawDir(), cri.Stdout), &st))
 	if st.Size != 1<<20 {
 		t.Errorf("the file's size changed to %d", st.Size)
 	}
-	if (realDisk{}).Punch(rawPath(r.rawDir(), stdout), 0, punchStep) == nil && st.Blocks > 64 {
+	if (realDisk{}).Punch(rawPath(r.rawDir(), cri.Stdout), 0, punchStep) == nil && st.Blocks > 64 {
 		t.Errorf("%d blocks still in use", st.Blocks)
 	}
 }
 
 func TestTimeOfLateConversion(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
-	r.append(stdout, "early\n")
-	r.append(stderr, "earlier\n")
+	r := newFixture(t)
+	r.append(cri.Stdout, "early\n")
+	r.append(cri.Stderr, "earlier\n")
 	at := time.Date(2026, 1, 2, 15, 4, 5, 123456789, time.UTC)
-	must(t, os.Chtimes(rawPath(r.rawDir(), stdout), at, at))
-	must(t, os.Chtimes(rawPath(r.rawDir(), stderr), at, at.Add(-time.Second)))
-	must(t, CatchUp(context.Background(), r.dirs, r.inst))
+	must(t, os.Chtimes(rawPath(r.rawDir(), cri.Stdout), at, at))
+	must(t, os.Chtimes(rawPath(r.rawDir(), cri.Stderr), at, at.Add(-time.Second)))
+	must(t, catchUp(context.Background(), r.dirs, r.inst))
 	b, err := os.ReadFile(r.log())
 	must(t, err)
 	want := "2026-01-02T15:04:04.123456789Z stderr F earlier\n2026-01-02T15:04:05.123456789Z stdout F early\n"
@@ -376,14 +329,14 @@ func TestTimeOfLateConversion(t *testing.T) {
 
 func TestBadCheckpoint(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
-	r.append(stdout, "one\n")
-	must(t, CatchUp(context.Background(), r.dirs, r.inst))
+	r := newFixture(t)
+	r.append(cri.Stdout, "one\n")
+	must(t, catchUp(context.Background(), r.dirs, r.inst))
 	must(t, os.WriteFile(filepath.Join(r.rawDir(), "checkpoint"), make([]byte, 2*slotSize), 0o600))
-	r.append(stdout, "two\n")
-	must(t, CatchUp(context.Background(), r.dirs, r.inst))
+	r.append(cri.Stdout, "two\n")
+	must(t, catchUp(context.Background(), r.dirs, r.inst))
 	// Nothing had been punched yet, so the first line comes again; it must not be lost.
-	if got, _ := r.read(ReadOptions{}); got != "one\none\ntwo\n" {
+	if got, _ := r.read(cri.ReadOptions{}); got != "one\none\ntwo\n" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -404,7 +357,7 @@ func TestCheckpointSurvivesTornWrite(t *testing.T) {
 
 func TestLogTakenAway(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newFixture(t)
 	c, err := openConverter(r.dirs, r.inst, Rotation{})
 	must(t, err)
 	defer c.close()
@@ -412,21 +365,21 @@ func TestLogTakenAway(t *testing.T) {
 		func(path string) error { return os.Remove(path) },
 		func(path string) error { return os.Truncate(path, 0) },
 	} {
-		r.append(stdout, "before\n")
+		r.append(cri.Stdout, "before\n")
 		_, err := c.batch(newBuffers(), false)
 		must(t, err)
 		must(t, harm(r.log()))
-		r.append(stdout, "after\n")
+		r.append(cri.Stdout, "after\n")
 		_, err = c.batch(newBuffers(), false)
 		must(t, err)
-		if got, _ := r.read(ReadOptions{}); got != "after\n" {
+		if got, _ := r.read(cri.ReadOptions{}); got != "after\n" {
 			t.Errorf("%d: got %q", i, got)
 		}
 	}
 }
 
 func BenchmarkConvert(b *testing.B) {
-	r := newRoom(b)
+	r := newFixture(b)
 	var text strings.Builder
 	for i := range 100_000 {
 		fmt.Fprintf(&text, "%06d %s\n", i, strings.Repeat("x", 92))
@@ -436,9 +389,9 @@ func BenchmarkConvert(b *testing.B) {
 		b.StopTimer()
 		r.inst.Attempt++
 		must(b, os.MkdirAll(r.rawDir(), 0o755))
-		r.append(stdout, text.String())
+		r.append(cri.Stdout, text.String())
 		b.StartTimer()
-		must(b, CatchUp(context.Background(), r.dirs, r.inst))
+		must(b, catchUp(context.Background(), r.dirs, r.inst))
 		b.StopTimer()
 		must(b, os.RemoveAll(r.dirs.Log))
 		must(b, os.RemoveAll(r.dirs.Root))
@@ -449,8 +402,8 @@ func BenchmarkConvert(b *testing.B) {
 // TestUnfinishedIsCut: entries that were written after the last checkpoint do not stay visible.
 func TestUnfinishedIsCut(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
-	r.append(stdout, "one\ntw")
+	r := newFixture(t)
+	r.append(cri.Stdout, "one\ntw")
 	c, err := openConverter(r.dirs, r.inst, Rotation{})
 	must(t, err)
 	defer c.close()
@@ -465,5 +418,21 @@ func TestUnfinishedIsCut(t *testing.T) {
 	must(t, err)
 	if got := r.entries(); got != "stdout F one\n" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestLogsHaveAnOwner: the log directory of a pod is marked with podrun's root directory.
+func TestLogsHaveAnOwner(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	value := make([]byte, len(r.dirs.Root))
+	r.append(cri.Stdout, "a line\n")
+	must(t, catchUp(t.Context(), r.dirs, r.inst))
+	dir := r.dirs.PodLogs(r.inst.Key, r.inst.UID)
+	if err := unix.Setxattr(dir, "trusted.podrun.test", nil, 0); err != nil {
+		t.Skip("attributes of files are for root, where the file system has them")
+	}
+	if _, err := unix.Lgetxattr(dir, "trusted.podrun.root", value); err != nil || string(value) != r.dirs.Root {
+		t.Errorf("%s is marked with %q, %v", dir, value, err)
 	}
 }

@@ -23,9 +23,9 @@ type realDisk struct{}
 func (realDisk) WriteAt(f *os.File, b []byte, off int64) (int, error) { return f.WriteAt(b, off) }
 func (realDisk) Truncate(f *os.File, size int64) error                { return f.Truncate(size) }
 
-// keptForReaders is how many converted bytes of a raw file are kept while it has a reader; if there
+// readerBacklog is how many converted bytes of a raw file are kept while it has a reader; if there
 // are more, the reader is too slow and they are freed.
-const keptForReaders = 64 << 20
+const readerBacklog = 64 << 20
 
 // Punch frees the blocks of a range. The file keeps its size, so that the process that appends to
 // it is not disturbed. It fails with errBusy while the file has a reader that may not have read the
@@ -36,7 +36,7 @@ func (realDisk) Punch(path string, off, n int64) error {
 		return err
 	}
 	defer f.Close()
-	if n < keptForReaders {
+	if n < readerBacklog {
 		if err := tryLock(f); err != nil {
 			return err // freed together with the next range
 		}
@@ -55,27 +55,21 @@ func (realDisk) Remove(path string) error {
 
 // tryLock takes the exclusive lock on f; errBusy if another holds a lock.
 func tryLock(f *os.File) error {
+	if err := flock(f, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+		return err
+	}
+	return errBusy
+}
+
+func flock(f *os.File, how int) error {
 	for {
-		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
-		case unix.EINTR:
-		case unix.EWOULDBLOCK:
-			return errBusy
-		default:
+		if err := unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}
 }
 
-// lockShared takes a shared lock on f and waits for it.
-func lockShared(f *os.File) error {
-	for {
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
-func unlock(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }
+func unlock(f *os.File) { _ = flock(f, unix.LOCK_UN) }
 
 // unlinked reports whether f has no name any more: another process has finished the instance.
 func unlinked(f *os.File) (bool, error) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/containerlog/cri"
 )
 
 const childDir = "PODRUN_TEST_TAILER_DIR"
@@ -37,20 +38,20 @@ func TestMain(m *testing.M) {
 // converts.
 func TestKillProcess(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newFixture(t)
 	self, err := os.Executable()
 	must(t, err)
 	var want strings.Builder
-	stop := make(chan struct{})
+	ctx, stop := context.WithCancel(context.Background())
 	var others sync.WaitGroup
 	others.Go(func() {
-		shim, err := os.OpenFile(rawPath(r.rawDir(), stdout), os.O_APPEND|os.O_WRONLY, 0)
+		shim, err := os.OpenFile(rawPath(r.rawDir(), cri.Stdout), os.O_APPEND|os.O_WRONLY, 0)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		defer shim.Close()
-		for i := 0; !closed(stop); i++ {
+		for i := 0; ctx.Err() == nil; i++ {
 			line := fmt.Sprintf("line %d %s\n", i, strings.Repeat("x", i%3000))
 			want.WriteString(line)
 			if _, err := shim.WriteString(line); err != nil {
@@ -63,8 +64,8 @@ func TestKillProcess(t *testing.T) {
 		}
 	})
 	others.Go(func() {
-		for !closed(stop) {
-			if err := CatchUp(context.Background(), r.dirs, r.inst); err != nil {
+		for ctx.Err() == nil {
+			if err := catchUp(context.Background(), r.dirs, r.inst); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(3 * time.Millisecond)
@@ -72,9 +73,9 @@ func TestKillProcess(t *testing.T) {
 	})
 	// Where processes are slow to start, some have to live for longer to be killed in the midst of their work.
 	parts := func() int {
-		put, err := partsOf(r.log())
+		segments, err := cri.Segments(r.log())
 		must(t, err)
-		return len(put)
+		return len(segments)
 	}
 	const most = 500
 	for i := 0; i < 15 || parts() < 3 && i < most; i++ {
@@ -88,13 +89,13 @@ func TestKillProcess(t *testing.T) {
 			t.Fatalf("the process ended by itself: %v", err)
 		}
 	}
-	close(stop)
+	stop()
 	others.Wait()
 	must(t, New(Options{Dirs: r.dirs, Rotation: often, Log: quiet}).Finish(context.Background(), r.inst))
 	if parts() < 3 {
 		t.Errorf("%d parts", parts())
 	}
-	if got, _ := r.read(ReadOptions{}); got != want.String() {
+	if got, _ := r.read(cri.ReadOptions{}); got != want.String() {
 		t.Errorf("%d bytes of %d", len(got), want.Len())
 	}
 }

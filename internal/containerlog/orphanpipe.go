@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -31,9 +32,9 @@ type orphan struct {
 	space     func(raw *os.File) bool // tests simulate a full disk
 }
 
-// orphaned returns the stream of the container whose first process is pid, if its shim has stopped
+// orphanOf returns the stream of the container whose first process is pid, if its shim has stopped
 // copying it; otherwise nil.
-func orphaned(rawDir string, s stream, pid int) (*orphan, error) {
+func orphanOf(rawDir string, s cri.Stream, pid int) (*orphan, error) {
 	path := rawPath(rawDir, s)
 	file, err := os.Lstat(path)
 	if err != nil || hasWriter(path) {
@@ -51,19 +52,19 @@ func orphaned(rawDir string, s stream, pid int) (*orphan, error) {
 	if err != nil {
 		return nil, err
 	}
-	end := ""
+	fdPath := ""
 	for _, fd := range fds {
 		if open, err := os.Stat(fd); err == nil && os.SameFile(open, file) { // trusted: it is only inspected
 			return nil, nil // the shim still writes; hasWriter cannot see that on a file system without leases
 		}
 		if name, err := os.Readlink(fd); err == nil && name == link {
-			end = fd
+			fdPath = fd
 		}
 	}
-	if end == "" {
+	if fdPath == "" {
 		return nil, nil
 	}
-	pipe, err := os.OpenFile(end, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	pipe, err := os.OpenFile(fdPath, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening a container's pipe: %w", err)
 	}
@@ -75,15 +76,15 @@ func orphaned(rawDir string, s stream, pid int) (*orphan, error) {
 	return &orphan{pipe: pipe, raw: raw, space: hasSpace}, nil
 }
 
-// pass copies the stream until its writers have closed it or ctx ends. Output that was not copied
+// copy copies the stream until its writers have closed it or ctx ends. Output that was not copied
 // is still in the pipe.
-func (o *orphan) pass(ctx context.Context, log *slog.Logger) error {
+func (o *orphan) copy(ctx context.Context, log *slog.Logger) error {
 	defer o.raw.Close()
 	defer o.pipe.Close()
 	defer context.AfterFunc(ctx, func() { _ = o.pipe.SetReadDeadline(time.Now()) })()
 	buf := make([]byte, 16<<10)
 	for ctx.Err() == nil {
-		if err := o.await(ctx, log); err != nil {
+		if err := o.awaitSpace(ctx, log); err != nil {
 			return err
 		}
 		n, err := o.pipe.Read(buf)
@@ -100,15 +101,15 @@ func (o *orphan) pass(ctx context.Context, log *slog.Logger) error {
 	return ctx.Err()
 }
 
-// await returns when there is space for the next read. It logs the wait, because nothing else fails
+// awaitSpace returns when there is space for the next read. It logs the wait, because nothing else fails
 // meanwhile.
-func (o *orphan) await(ctx context.Context, log *slog.Logger) error {
+func (o *orphan) awaitSpace(ctx context.Context, log *slog.Logger) error {
 	if o.space(o.raw) {
 		return nil
 	}
 	log.Warn("container output waits for free disk space; the container blocks when its pipe is full")
 	for !o.space(o.raw) {
-		if err := sleep(ctx, recheck); err != nil {
+		if err := sys.Sleep(ctx, recheck); err != nil {
 			return err
 		}
 	}
@@ -131,7 +132,7 @@ func (o *orphan) write(ctx context.Context, text []byte) error {
 			return err
 		}
 		if len(text) > 0 {
-			if err := sleep(ctx, recheck); err != nil {
+			if err := sys.Sleep(ctx, recheck); err != nil {
 				return err
 			}
 		}
@@ -139,18 +140,17 @@ func (o *orphan) write(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// rescue copies the streams that the shim of an instance has stopped copying, until ctx ends.
-func (r *batch) rescue(ctx context.Context, t *tail) {
+// copyOrphans copies the streams that the shim of an instance has stopped copying, until ctx ends.
+func (r *scheduler) copyOrphans(ctx context.Context, i *instance) {
 	r.tailer.mu.Lock()
-	pid := r.tailer.followed[t.inst]
+	pid := r.tailer.followed[i.inst]
 	r.tailer.mu.Unlock()
 	if pid <= 0 {
 		return
 	}
-	for _, s := range []stream{stdout, stderr} {
-		log := r.tailer.log.With("pod", t.inst.Key, "container", t.inst.Container,
-			"attempt", t.inst.Attempt, "stream", s.String())
-		o, err := orphaned(t.conv.rawDir, s, pid)
+	for _, s := range streams {
+		log := i.log.With("stream", s.String())
+		o, err := orphanOf(i.conv.rawDir, s, pid)
 		if err != nil {
 			log.Warn("copying container output from its pipe failed", "err", err)
 		}
@@ -158,8 +158,8 @@ func (r *batch) rescue(ctx context.Context, t *tail) {
 			continue
 		}
 		log.Warn("the shim has given up a container's output, as on a full disk; podrun copies it now")
-		r.passing.Go(func() {
-			if err := o.pass(ctx, log); err != nil && ctx.Err() == nil {
+		r.copying.Go(func() {
+			if err := o.copy(ctx, log); err != nil && ctx.Err() == nil {
 				log.Warn("copying container output from its pipe stopped", "err", err)
 			}
 		})

@@ -11,13 +11,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"podrun.io/podrun/internal/containerlog/cri"
 )
 
 // TestGivenUpStreamIsPassedOn: a stream that the shim has stopped copying is copied. The test plays
 // the shim, which still has the pipe open and does not read it.
 func TestGivenUpStreamIsPassedOn(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newFixture(t)
 	in, out, err := os.Pipe()
 	must(t, err)
 	defer in.Close()
@@ -29,27 +31,27 @@ func TestGivenUpStreamIsPassedOn(t *testing.T) {
 	t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
 
 	// As long as the shim has the file open it is not interfered with.
-	shim, err := os.OpenFile(rawPath(r.rawDir(), stdout), os.O_APPEND|os.O_WRONLY, 0)
+	shim, err := os.OpenFile(rawPath(r.rawDir(), cri.Stdout), os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
-	if o, err := orphaned(r.rawDir(), stdout, child.Process.Pid); o != nil || err != nil {
+	if o, err := orphanOf(r.rawDir(), cri.Stdout, child.Process.Pid); o != nil || err != nil {
 		t.Fatalf("%v, %v", o, err)
 	}
 	must(t, shim.Close())
-	if o, err := orphaned(r.rawDir(), stderr, child.Process.Pid); o != nil || err != nil {
+	if o, err := orphanOf(r.rawDir(), cri.Stderr, child.Process.Pid); o != nil || err != nil {
 		t.Fatalf("a stream that is no pipe: %v, %v", o, err)
 	}
-	o, err := orphaned(r.rawDir(), stdout, child.Process.Pid)
+	o, err := orphanOf(r.rawDir(), cri.Stdout, child.Process.Pid)
 	if err != nil || o == nil {
 		t.Fatalf("%v, %v", o, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	passed := make(chan error, 1)
-	go func() { passed <- o.pass(ctx, quiet) }()
+	go func() { passed <- o.copy(ctx, quiet) }()
 	eventually(t, "the last line", func() bool {
-		raw, _ := os.ReadFile(rawPath(r.rawDir(), stdout))
+		raw, _ := os.ReadFile(rawPath(r.rawDir(), cri.Stdout))
 		return strings.HasSuffix(string(raw), "line 19999\n")
 	})
-	if again, err := orphaned(r.rawDir(), stdout, child.Process.Pid); again != nil || err != nil {
+	if again, err := orphanOf(r.rawDir(), cri.Stdout, child.Process.Pid); again != nil || err != nil {
 		t.Errorf("passed on twice: %v, %v", again, err)
 	}
 	// Podrun ends, and another goes on where it was.
@@ -57,10 +59,10 @@ func TestGivenUpStreamIsPassedOn(t *testing.T) {
 	if err := <-passed; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if o, err = orphaned(r.rawDir(), stdout, child.Process.Pid); err != nil || o == nil {
+	if o, err = orphanOf(r.rawDir(), cri.Stdout, child.Process.Pid); err != nil || o == nil {
 		t.Fatalf("%v, %v", o, err)
 	}
-	go func() { passed <- o.pass(context.Background(), quiet) }()
+	go func() { passed <- o.copy(context.Background(), quiet) }()
 	must(t, child.Process.Kill())
 	select {
 	case err := <-passed:
@@ -72,8 +74,8 @@ func TestGivenUpStreamIsPassedOn(t *testing.T) {
 	for i := range 20000 {
 		fmt.Fprintf(&want, "line %d\n", i)
 	}
-	must(t, CatchUp(context.Background(), r.dirs, r.inst))
-	if got, _ := r.read(ReadOptions{}); got != want.String() {
+	must(t, catchUp(context.Background(), r.dirs, r.inst))
+	if got, _ := r.read(cri.ReadOptions{}); got != want.String() {
 		t.Errorf("%d bytes of %d", len(got), want.Len())
 	}
 }
@@ -82,8 +84,8 @@ func TestGivenUpStreamIsPassedOn(t *testing.T) {
 // about that and one when copying continues.
 func TestPassingOnWaitsForSpace(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
-	raw, err := os.OpenFile(rawPath(r.rawDir(), stdout), os.O_APPEND|os.O_WRONLY, 0)
+	r := newFixture(t)
+	raw, err := os.OpenFile(rawPath(r.rawDir(), cri.Stdout), os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
 	in, out, err := os.Pipe()
 	must(t, err)
@@ -94,11 +96,11 @@ func TestPassingOnWaitsForSpace(t *testing.T) {
 	o := &orphan{pipe: in, raw: raw, space: func(*os.File) bool {
 		looks++
 		if text, _ := os.ReadFile(raw.Name()); looks <= 3 && len(text) > 0 {
-			t.Errorf("%q was taken from the pipe", text)
+			t.Errorf("%q was used from the pipe", text)
 		}
 		return looks > 3
 	}}
-	must(t, o.pass(context.Background(), slog.New(slog.NewTextHandler(&said, nil))))
+	must(t, o.copy(context.Background(), slog.New(slog.NewTextHandler(&said, nil))))
 	if text, _ := os.ReadFile(raw.Name()); string(text) != "a line\n" {
 		t.Errorf("passed on: %q", text)
 	}

@@ -8,11 +8,21 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
+	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+)
+
+const (
+	// tmpSuffix ends the name of a segment that is being compressed.
+	tmpSuffix = ".tmp"
+	// maxOutput ends the conversion of a stream's slice early, because an entry of an empty line is
+	// about forty times as long as the line.
+	maxOutput = 1 << 20
 )
 
 // Rotation configures when a log is rotated and how many files are kept.
@@ -25,12 +35,12 @@ type Rotation struct {
 }
 
 // space returns how many more bytes may be appended to a log of size bytes before it is rotated, at
-// most outLimit.
+// most maxOutput.
 func (r Rotation) space(size int64) int {
 	if r.Size == 0 {
-		return outLimit
+		return maxOutput
 	}
-	return int(min(outLimit, max(0, r.Size-size)))
+	return int(min(maxOutput, max(0, r.Size-size)))
 }
 
 // rotate renames a full log when there is more output; the same batch then creates a new one. No
@@ -41,7 +51,7 @@ func (c *converter) rotate() error {
 		return nil
 	}
 	if c.isAt(c.logPath) { // otherwise another instance has renamed it already
-		if err := c.putAway(); err != nil {
+		if err := c.renameLog(); err != nil {
 			return err
 		}
 	}
@@ -52,13 +62,13 @@ func (c *converter) rotate() error {
 	return c.save(next)
 }
 
-// putAway renames the log at logPath to a numbered part.
-func (c *converter) putAway() error {
-	put, err := partsOf(c.logPath)
+// renameLog makes the log at logPath a segment.
+func (c *converter) renameLog() error {
+	segment, err := cri.NextSegment(c.logPath, time.Now())
 	if err != nil {
 		return err
 	}
-	if err := c.disk.Rename(c.logPath, partName(c.logPath, nextNumber(put), time.Now())); err != nil {
+	if err := c.disk.Rename(c.logPath, segment); err != nil {
 		return fmt.Errorf("rotating a log: %w", err)
 	}
 	c.rotated = true
@@ -72,21 +82,21 @@ func (c *converter) isAt(path string) bool {
 	return err == nil && failed == nil && os.SameFile(there, own)
 }
 
-// openOwn opens the log that the checkpoint refers to, under whatever name it has; nil if it does
+// openRecorded opens the log that the checkpoint refers to, under whatever name it has; nil if it does
 // not exist any more. An instance whose checkpoint refers to no log never opens one that another
 // instance wrote.
-func (c *converter) openOwn() (*os.File, error) {
+func (c *converter) openRecorded() (*os.File, error) {
 	if c.state.file == 0 && c.state.size == 0 {
 		return nil, nil
 	}
 	paths := []string{c.logPath}
 	if c.state.file != 0 {
-		put, err := partsOf(c.logPath)
+		segments, err := cri.Segments(c.logPath)
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range put {
-			paths = append(paths, p.path)
+		for _, s := range segments {
+			paths = append(paths, s.Path)
 		}
 	}
 	for _, path := range paths {
@@ -108,7 +118,7 @@ func (c *converter) openOwn() (*os.File, error) {
 
 // pending reports whether there is output that is not converted yet.
 func (c *converter) pending() bool {
-	for _, s := range []stream{stdout, stderr} {
+	for _, s := range streams {
 		if c.openRaw(s) != nil || c.raw[s] == nil {
 			continue
 		}
@@ -119,34 +129,34 @@ func (c *converter) pending() bool {
 	return false
 }
 
-// groom removes the oldest files of a log beyond keep, and compresses the rotated ones except the
+// cleanSegments removes the oldest files of a log beyond keep, and compresses its segments except the
 // newest, which a log collector may still be reading.
-func groom(log string, keep int) error {
-	put, err := partsOf(log)
+func cleanSegments(log string, keep int) error {
+	segments, err := cri.Segments(log)
 	if err != nil {
 		return err
 	}
-	for ; len(put) >= max(keep, 2); put = put[1:] {
-		for _, name := range []string{put[0].path, put[0].path + packed, put[0].path + packed + packing} {
-			if err := (realDisk{}).Remove(name); err != nil {
+	for ; len(segments) >= max(keep, 2); segments = segments[1:] {
+		for _, suffix := range []string{"", cri.CompressedSuffix, cri.CompressedSuffix + tmpSuffix} {
+			if err := (realDisk{}).Remove(segments[0].Path + suffix); err != nil {
 				return fmt.Errorf("removing an old log: %w", err)
 			}
 		}
 	}
-	for _, p := range put[:max(len(put)-1, 0)] {
-		if p.packed {
+	for _, s := range segments[:max(len(segments)-1, 0)] {
+		if s.Compressed {
 			continue
 		}
-		if err := pack(p.path); err != nil {
+		if err := compress(s.Path); err != nil {
 			return fmt.Errorf("compressing an old log: %w", err)
 		}
 	}
 	return nil
 }
 
-// pack compresses a file and removes it, once the compressed file is complete and synced to disk. A
+// compress compresses a file and removes it, once the compressed file is complete and synced to disk. A
 // file that an instance still writes to is left for the next call.
-func pack(path string) error {
+func compress(path string) error {
 	in, err := sys.OpenRegularAt(path)
 	if err != nil {
 		return err
@@ -159,18 +169,18 @@ func pack(path string) error {
 	if err != nil {
 		return err
 	}
-	half := path + packed + packing
-	err = packInto(half, in, st)
+	tmp := path + cri.CompressedSuffix + tmpSuffix
+	err = compressTo(tmp, in, st)
 	if err == nil {
-		err = os.Rename(half, path+packed)
+		err = os.Rename(tmp, path+cri.CompressedSuffix)
 	}
 	if err != nil {
-		return errors.Join(err, (realDisk{}).Remove(half))
+		return errors.Join(err, (realDisk{}).Remove(tmp))
 	}
 	return (realDisk{}).Remove(path)
 }
 
-func packInto(path string, in io.Reader, like os.FileInfo) error {
+func compressTo(path string, in io.Reader, like os.FileInfo) error {
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, like.Mode().Perm())
 	if err != nil {
 		return err
@@ -189,10 +199,10 @@ func packInto(path string, in io.Reader, like os.FileInfo) error {
 	return os.Chtimes(path, like.ModTime(), like.ModTime()) // the time of its last entry
 }
 
-// Drop removes the logs of an instance that was removed, and those of all earlier attempts of its
+// RemoveLogs removes the logs of an instance that was removed, and those of all earlier attempts of its
 // container.
-func (t *Tailer) Drop(last pod.Instance) error {
-	dir := filepath.Dir(t.dirs.ContainerLog(last.Key, last.UID, last.Container, last.Attempt))
+func (t *Tailer) RemoveLogs(last pod.Instance) error {
+	dir := filepath.Dir(t.o.Dirs.ContainerLog(last.Key, last.UID, last.Container, last.Attempt))
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("removing old logs: %w", err)
@@ -210,44 +220,33 @@ func (t *Tailer) Drop(last pod.Instance) error {
 // attemptOf returns the attempt in the name of a log file; false if the name is not one of a log.
 func attemptOf(name string) (attempt int, ok bool) {
 	number, rest, _ := strings.Cut(name, ".")
-	if rest != "log" && !strings.HasPrefix(rest, "log.") || len(number) == 0 || len(number) > 18 {
-		return 0, false
-	}
-	for _, digit := range number {
-		if digit < '0' || digit > '9' {
-			return 0, false
-		}
-		attempt = 10*attempt + int(digit-'0')
-	}
-	return attempt, true
+	n, err := strconv.ParseUint(number, 10, 63)
+	return int(n), err == nil && (rest == "log" || strings.HasPrefix(rest, "log."))
 }
 
-// rotated queues a rotated log for grooming.
-func (t *Tailer) rotated(log string) {
+// queueCleaning makes Run clean the segments of a log that was rotated.
+func (t *Tailer) queueCleaning(log string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.full[log] = true
-	select {
-	case t.put <- struct{}{}:
-	default:
-	}
+	t.rotated[log] = true
+	wake(t.cleaning)
 }
 
-// groomAll grooms rotated logs until ctx ends.
-func (t *Tailer) groomAll(ctx context.Context) {
+// cleanRotated cleans the segments of rotated logs until ctx ends.
+func (t *Tailer) cleanRotated(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.put:
+		case <-t.cleaning:
 		}
 		t.mu.Lock()
-		due := t.full
-		t.full = map[string]bool{}
+		due := t.rotated
+		t.rotated = map[string]bool{}
 		t.mu.Unlock()
 		for log := range due {
-			if err := groom(log, t.rotation.Files); err != nil {
-				t.log.Warn("removing or compressing rotated logs failed", "file", log, "err", err)
+			if err := cleanSegments(log, t.o.Rotation.Files); err != nil {
+				t.o.Log.Warn("removing or compressing rotated logs failed", "file", log, "err", err)
 			}
 		}
 	}

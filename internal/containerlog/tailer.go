@@ -1,3 +1,18 @@
+// Package containerlog converts the output of containers into log files in CRI format and rotates
+// these files. Package cri reads them.
+//
+// The runtime shim appends each container's output to plain files, the raw files, and needs no
+// other process to read them. So a container does not block and loses no output while podrun is not
+// running. A converter takes the instance's lock for one batch, continues at the instance's
+// conversion position and advances it; the position is in a file beside the raw files, not in the
+// pod's checkpoint. So any number of processes may convert an instance, one after the other, and a
+// kill at any instruction neither loses nor repeats a line.
+//
+// A full log is renamed and a new one is begun; renamed logs are compressed and later removed.
+// Neither the container nor the shim notices, because only the converter writes to logs.
+//
+// The package does not create the raw files (the runtime does) and makes no decisions about pods.
+// Begin reading at Tailer, which converts, and at Reader.
 package containerlog
 
 import (
@@ -10,21 +25,22 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/watch"
 )
 
 const (
-	// pace is the minimum time between two passes, so that a container that writes line by line
+	// passInterval is the minimum time between two passes, so that a container that writes line by line
 	// costs one batch per pass and not one per line.
-	pace = 10 * time.Millisecond
-	// slow is how often podrun checks instances whose files cannot be watched or whose log could
-	// not be written. All other instances are checked every slowAll ticks of it, in case an event
+	passInterval = 10 * time.Millisecond
+	// checkInterval is how often podrun checks instances whose files cannot be watched or whose log could
+	// not be written. All other instances are checked every fullCheckTicks ticks of it, in case an event
 	// was lost.
-	slow    = 2 * time.Second
-	slowAll = 15
-	// settle bounds how long Finish waits for the shim to copy the last output of an ended
+	checkInterval  = 2 * time.Second
+	fullCheckTicks = 15
+	// writersTimeout bounds how long Finish waits for the shim to copy the last output of an ended
 	// container.
-	settle = 2 * time.Second
+	writersTimeout = 2 * time.Second
 )
 
 // Options are the parameters of New.
@@ -39,29 +55,23 @@ type Options struct {
 // Tailer keeps the logs of running instances up to date. All methods are safe for concurrent use
 // and work without Run, which converts the output of followed instances in the background.
 type Tailer struct {
-	dirs      layout.Dirs
-	rotation  Rotation
-	unwatched bool
-	log       *slog.Logger
-	changed   chan struct{} // followed has changed
-	put       chan struct{} // full has an entry
+	o        Options
+	changed  chan struct{} // followed has changed
+	cleaning chan struct{} // rotated has an entry
 
 	mu       sync.Mutex
 	followed map[pod.Instance]int // PID of the container's first process; 0: unknown
-	full     map[string]bool      // rotated logs to groom
+	rotated  map[string]bool      // logs whose segments have to be cleaned
 }
 
 // New returns a Tailer that follows no instance.
 func New(o Options) *Tailer {
 	return &Tailer{
-		dirs:      o.Dirs,
-		rotation:  o.Rotation,
-		unwatched: o.Unwatched,
-		log:       o.Log,
-		changed:   make(chan struct{}, 1),
-		put:       make(chan struct{}, 1),
-		followed:  map[pod.Instance]int{},
-		full:      map[string]bool{},
+		o:        o,
+		changed:  make(chan struct{}, 1),
+		cleaning: make(chan struct{}, 1),
+		followed: map[pod.Instance]int{},
+		rotated:  map[string]bool{},
 	}
 }
 
@@ -71,10 +81,10 @@ func New(o Options) *Tailer {
 func (t *Tailer) Follow(inst pod.Instance, pid int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known, already := t.followed[inst]
-	t.followed[inst] = max(pid, known)
+	last, already := t.followed[inst]
+	t.followed[inst] = max(pid, last)
 	if !already {
-		t.notify()
+		wake(t.changed)
 	}
 }
 
@@ -83,43 +93,43 @@ func (t *Tailer) Follow(inst pod.Instance, pid int) {
 // may be called repeatedly, also after a crash. If it fails, for example on a full disk, no output
 // is lost and the caller must call it again.
 func (t *Tailer) Finish(ctx context.Context, inst pod.Instance) error {
-	c, err := openConverter(t.dirs, inst, t.rotation)
-	if errors.Is(err, errGone) {
-		t.drop(func(i pod.Instance) bool { return i == inst })
+	c, err := openConverter(t.o.Dirs, inst, t.o.Rotation)
+	if errors.Is(err, errRemoved) {
+		t.unfollow(func(i pod.Instance) bool { return i == inst })
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("finishing log: %w", err)
 	}
 	defer c.close()
-	if t.settled(ctx, c) != nil {
+	if t.awaitWriters(ctx, c) != nil {
 		return ctx.Err()
 	}
 	err = drain(ctx, c, true)
 	if c.rotated {
-		t.rotated(c.logPath)
+		t.queueCleaning(c.logPath)
 	}
 	if err == nil {
-		err = patiently(ctx, c.remove)
+		err = retryBusy(ctx, c.remove)
 	}
-	if err != nil && !errors.Is(err, errGone) {
+	if err != nil && !errors.Is(err, errRemoved) {
 		return fmt.Errorf("finishing log: %w", err)
 	}
-	t.drop(func(i pod.Instance) bool { return i == inst })
+	t.unfollow(func(i pod.Instance) bool { return i == inst })
 	return nil
 }
 
-// settled waits until the shim has closed the raw files: the exit is reported before the shim has
+// awaitWriters waits until the shim has closed the raw files: the exit is reported before the shim has
 // read the pipes to their end.
-func (t *Tailer) settled(ctx context.Context, c *converter) error {
-	deadline := time.Now().Add(settle)
+func (t *Tailer) awaitWriters(ctx context.Context, c *converter) error {
+	deadline := time.Now().Add(writersTimeout)
 	for !ended(c.rawDir) {
 		if time.Now().After(deadline) {
-			t.log.Warn("a process still has the output of an ended container open; what it writes now is not logged",
+			t.o.Log.Warn("a process still has the output of an ended container open; what it writes now is not logged",
 				"file", c.rawDir)
 			return nil
 		}
-		if err := sleep(ctx, 2*time.Millisecond); err != nil {
+		if err := sys.Sleep(ctx, 2*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -128,72 +138,45 @@ func (t *Tailer) settled(ctx context.Context, c *converter) error {
 
 // Forget stops following all instances of a pod revision whose files are about to be removed.
 func (t *Tailer) Forget(uid pod.UID) {
-	t.drop(func(i pod.Instance) bool { return i.UID == uid })
+	t.unfollow(func(i pod.Instance) bool { return i.UID == uid })
 }
 
-func (t *Tailer) drop(which func(pod.Instance) bool) {
+func (t *Tailer) unfollow(which func(pod.Instance) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for inst := range t.followed {
 		if which(inst) {
 			delete(t.followed, inst)
-			t.notify()
+			wake(t.changed)
 		}
 	}
 }
 
-func (t *Tailer) notify() {
+// wake makes a goroutine receive from c, now or when it is ready.
+func wake(c chan<- struct{}) {
 	select {
-	case t.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
 // Run converts the output of followed instances until ctx ends.
 func (t *Tailer) Run(ctx context.Context) error {
-	w := watch.New(t.log)
-	if t.unwatched {
-		w = watch.Silent(t.log)
+	w := watch.New(t.o.Log)
+	if t.o.Unwatched {
+		w = watch.Silent(t.o.Log)
 	}
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watching.Go(func() { _ = w.Run(ctx) })
-	watching.Go(func() { t.groomAll(ctx) })
-	r := &batch{tailer: t, watch: w, buffers: newBuffers(), passing: &watching,
-		open: map[pod.Instance]*tail{}, byPath: map[string]*tail{}}
+	watching.Go(func() { t.cleanRotated(ctx) })
+	r := &scheduler{tailer: t, watch: w, buffers: newBuffers(), copying: &watching,
+		open: map[pod.Instance]*instance{}, byPath: map[string]*instance{}}
 	defer r.closeAll()
 	r.run(ctx)
 	return nil
-}
-
-// CatchUp converts once the output of an instance that is not converted yet. A last line without a
-// newline is left for later unless the instance has ended. It does not rotate: only the process
-// that keeps the log does.
-func CatchUp(ctx context.Context, dirs layout.Dirs, inst pod.Instance) error {
-	c, err := openConverter(dirs, inst, Rotation{})
-	if errors.Is(err, errGone) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("catching up log: %w", err)
-	}
-	defer c.close()
-	// Checked before reading: the file cannot grow any more if it has no writer now.
-	if err := drain(ctx, c, ended(c.rawDir)); err != nil && !errors.Is(err, errGone) {
-		return fmt.Errorf("catching up log: %w", err)
-	}
-	return nil
-}
-
-// Ended reports whether an instance that was started writes no more output.
-func Ended(dirs layout.Dirs, inst pod.Instance) bool {
-	return ended(rawDirOf(dirs, inst))
-}
-
-func ended(rawDir string) bool {
-	return !hasWriter(rawPath(rawDir, stdout)) && !hasWriter(rawPath(rawDir, stderr))
 }
 
 // drain converts all output there is.
@@ -201,7 +184,7 @@ func drain(ctx context.Context, c *converter, last bool) error {
 	b := newBuffers()
 	for {
 		more := false
-		err := patiently(ctx, func() (err error) {
+		err := retryBusy(ctx, func() (err error) {
 			more, err = c.batch(b, last)
 			return err
 		})
@@ -211,8 +194,8 @@ func drain(ctx context.Context, c *converter, last bool) error {
 	}
 }
 
-// patiently repeats do while another process converts the instance, which never takes long.
-func patiently(ctx context.Context, do func() error) error {
+// retryBusy repeats do while another process converts the instance, which never takes long.
+func retryBusy(ctx context.Context, do func() error) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -220,19 +203,8 @@ func patiently(ctx context.Context, do func() error) error {
 		if err := do(); !errors.Is(err, errBusy) {
 			return err
 		}
-		if err := sleep(ctx, 2*time.Millisecond); err != nil {
+		if err := sys.Sleep(ctx, 2*time.Millisecond); err != nil {
 			return err
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -29,33 +31,23 @@ func run(t testing.TB, tailer *Tailer) {
 	})
 }
 
-// eventually waits for is.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never:", what)
-		}
-	}
-}
-
-func (r room) has(want string) bool {
+func (r fixture) has(want string) bool {
 	b, _ := os.ReadFile(r.log())
 	return strings.Contains(string(b), want)
 }
 
 func TestFollowAndFinish(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newFixture(t)
 	tailer := New(Options{Dirs: r.dirs, Log: quiet})
 	run(t, tailer)
-	r.append(stdout, "before\n")
+	r.append(cri.Stdout, "before\n")
 	tailer.Follow(r.inst, 0)
 	eventually(t, "what was there", func() bool { return r.has("stdout F before\n") })
-	r.append(stderr, "live\nun")
+	r.append(cri.Stderr, "live\nun")
 	eventually(t, "what came", func() bool { return r.has("stderr F live\n") })
 	tailer.Follow(r.inst, 0)
-	r.append(stderr, "ended")
+	r.append(cri.Stderr, "ended")
 	for range 2 {
 		must(t, tailer.Finish(context.Background(), r.inst))
 	}
@@ -74,17 +66,17 @@ func TestFollowAndFinish(t *testing.T) {
 }
 
 // TestFinishedStaysFinished: other files beside the raw files, such as the termination message,
-// stay in their directory. Finish called again, as after a crash, and CatchUp, as for a reader of
+// stay in their directory. Finish called again, as after a crash, and catchUp, as for a reader of
 // the log, lose nothing.
 func TestFinishedStaysFinished(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
-	r.append(stdout, "one\n")
+	r := newFixture(t)
+	r.append(cri.Stdout, "one\n")
 	must(t, os.WriteFile(layout.TerminationLog(r.rawDir()), nil, 0o600))
 	tailer := New(Options{Dirs: r.dirs, Log: quiet})
 	for range 2 {
 		must(t, tailer.Finish(context.Background(), r.inst))
-		must(t, CatchUp(context.Background(), r.dirs, r.inst))
+		must(t, catchUp(context.Background(), r.dirs, r.inst))
 		if got := r.entries(); got != "stdout F one\n" {
 			t.Fatalf("got %q", got)
 		}
@@ -102,10 +94,10 @@ func (t *Tailer) follows() int {
 
 func TestForgetAndReturn(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newFixture(t)
 	tailer := New(Options{Dirs: r.dirs, Log: quiet})
 	run(t, tailer)
-	r.append(stdout, "first\n")
+	r.append(cri.Stdout, "first\n")
 	tailer.Follow(r.inst, 0)
 	eventually(t, "a log", func() bool { return r.has("first") })
 	tailer.Forget(r.inst.UID)
@@ -113,13 +105,13 @@ func TestForgetAndReturn(t *testing.T) {
 	must(t, os.RemoveAll(r.dirs.Log))
 	// The same name again, as when a start that failed is repeated.
 	must(t, os.MkdirAll(r.rawDir(), 0o755))
-	r.append(stdout, "again\n")
+	r.append(cri.Stdout, "again\n")
 	eventually(t, "the new files", func() bool { tailer.Follow(r.inst, 0); return r.has("again") })
 }
 
 func TestFollowOfNothing(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newFixture(t)
 	tailer := New(Options{Dirs: r.dirs, Log: quiet})
 	run(t, tailer)
 	other := r.inst
@@ -127,7 +119,7 @@ func TestFollowOfNothing(t *testing.T) {
 	tailer.Follow(other, 0)
 	eventually(t, "dropped", func() bool { return tailer.follows() == 0 })
 	must(t, tailer.Finish(context.Background(), other))
-	must(t, CatchUp(context.Background(), r.dirs, other))
+	must(t, catchUp(context.Background(), r.dirs, other))
 	if _, err := os.Stat(r.dirs.Revision(other.UID).RawLog(other.Container, other.ID)); !os.IsNotExist(err) {
 		t.Errorf("made a directory: %v", err)
 	}
@@ -137,29 +129,29 @@ func TestFollowOfNothing(t *testing.T) {
 // concurrent converters have the same result as one.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
-	flood := newRoom(t)
+	flood := newFixture(t)
 	tailer := New(Options{Dirs: flood.dirs, Log: quiet})
-	flood.append(stdout, strings.Repeat("flood\n", 1<<20))
+	flood.append(cri.Stdout, strings.Repeat("flood\n", 1<<20))
 	tailer.Follow(flood.inst, 0)
 	small := flood
 	small.inst.ID, small.inst.Container = "i2", "small"
 	must(t, os.MkdirAll(small.rawDir(), 0o755))
 	tailer.Follow(small.inst, 0)
-	small.append(stdout, "quick\n")
+	small.append(cri.Stdout, "quick\n")
 	run(t, tailer)
 	eventually(t, "the small one", func() bool { return small.has("quick") })
 
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {
-			if err := CatchUp(context.Background(), flood.dirs, flood.inst); err != nil {
+			if err := catchUp(context.Background(), flood.dirs, flood.inst); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
 	must(t, tailer.Finish(context.Background(), flood.inst))
-	if got, _ := flood.read(ReadOptions{}); got != strings.Repeat("flood\n", 1<<20) {
+	if got, _ := flood.read(cri.ReadOptions{}); got != strings.Repeat("flood\n", 1<<20) {
 		t.Errorf("%d bytes of %d", len(got), 6<<20)
 	}
 }
@@ -167,14 +159,14 @@ func TestManyAtOnce(t *testing.T) {
 // TestFinishWaitsForTheShim: the shim reports an exit before it has copied the last lines.
 func TestFinishWaitsForTheShim(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newFixture(t)
 	tailer := New(Options{Dirs: r.dirs, Log: quiet})
-	shim, err := os.OpenFile(rawPath(r.rawDir(), stdout), os.O_APPEND|os.O_WRONLY, 0)
+	shim, err := os.OpenFile(rawPath(r.rawDir(), cri.Stdout), os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
-	if !hasWriter(rawPath(r.rawDir(), stdout)) {
+	if !hasWriter(rawPath(r.rawDir(), cri.Stdout)) {
 		t.Skip("this file system does not tell of writers")
 	}
-	if Ended(r.dirs, r.inst) {
+	if ended(rawDirOf(r.dirs, r.inst)) {
 		t.Error("ended while it can still write")
 	}
 	done := make(chan error)
@@ -188,10 +180,10 @@ func TestFinishWaitsForTheShim(t *testing.T) {
 	}
 	must(t, shim.Close())
 	must(t, <-done)
-	if got, _ := r.read(ReadOptions{}); got != "last words" {
+	if got, _ := r.read(cri.ReadOptions{}); got != "last words" {
 		t.Errorf("got %q", got)
 	}
-	if !Ended(r.dirs, r.inst) {
+	if !ended(rawDirOf(r.dirs, r.inst)) {
 		t.Error("not ended")
 	}
 }
@@ -199,14 +191,14 @@ func TestFinishWaitsForTheShim(t *testing.T) {
 // BenchmarkIdle50: following idle instances must be cheap. It measures allocations and time per
 // second for 50 idle instances.
 func BenchmarkIdle50(b *testing.B) {
-	r := newRoom(b)
+	r := newFixture(b)
 	tailer := New(Options{Dirs: r.dirs, Log: quiet})
 	run(b, tailer)
 	for i := range 50 {
 		one := r
 		one.inst.UID = pod.UID(fmt.Sprint("u", i))
 		must(b, os.MkdirAll(one.rawDir(), 0o755))
-		one.append(stdout, "x\n")
+		one.append(cri.Stdout, "x\n")
 		tailer.Follow(one.inst, 0)
 		eventually(b, "followed", func() bool { return one.has("x") })
 	}
@@ -215,4 +207,10 @@ func BenchmarkIdle50(b *testing.B) {
 		time.Sleep(4 * time.Second)
 		b.ReportMetric(float64((cpu(b)-before).Microseconds())/4, "cpu-us/s")
 	}
+}
+
+func cpu(t testing.TB) time.Duration {
+	var u syscall.Rusage
+	must(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -1,5 +1,5 @@
 // Package gc removes unused images, by age and when the disk fills, and then what interrupted pulls
-// have fetched; it removes the logs of removed pods, through Logs, which containerlog.Retired
+// have fetched; it removes the logs of removed pods, through Logs, which orphangc.Collector
 // implements; and it reports disk pressure. Everything else that a pod has is removed with the pod,
 // by package reconcile.
 //

@@ -35,7 +35,7 @@ func sandbox(attempt int, ready bool) pod.Sandbox {
 // minute ago and, if it has exited, exited a second ago. The options change it.
 func ctr(name string, attempt int, state pod.State, options ...func(*pod.Container)) pod.Container {
 	c := pod.Container{ID: fmt.Sprintf("%s%d", name, attempt), Name: name, UID: "u1", SandboxID: "s0", Attempt: attempt, Boot: boot,
-		State: state, StartedAt: now.Add(-time.Minute), Grace: 30 * time.Second}
+		State: state, StartedAt: now.Add(-time.Minute), Termination: pod.Termination{Grace: 30 * time.Second}}
 	if state == pod.Exited {
 		c.FinishedAt = now.Add(-time.Second)
 	}

@@ -87,23 +87,14 @@ type Container struct {
 	// PID is the process ID on the host while the instance is Running, else 0.
 	PID int
 	// StartedAt is when the start of the instance succeeded or was tried; zero while Created.
-	StartedAt, FinishedAt time.Time
-	// ExitCode, Reason and Message are set when Exited. Reason is empty if only the code is known.
-	ExitCode int
-	Reason   string
-	Message  string
-	// Grace is the termination grace period that the instance was started with.
-	Grace time.Duration
+	StartedAt time.Time
+	Exit
+	Termination
 	// Image is the reference in the manifest, ImageID the digest that it resolved to.
 	Image, ImageID string
 	// Sidecar is the position among the pod's init containers, from 1, of an instance that runs as
 	// a sidecar; 0 for any other container.
 	Sidecar int
-	// PreStop reports that a preStop hook has to run before the instance is sent its stop signal.
-	PreStop bool
-	// StopSignal is the stop signal of the manifest or the image config, in the form SIGTERM; ""
-	// means SIGTERM.
-	StopSignal string `json:",omitzero"`
 	// Resources is the CPU and memory that the instance runs with, in the format of ResourcesOf.
 	Resources string
 	// Reaped reports that the exit is recorded durably and that the instance holds no process,
@@ -115,6 +106,26 @@ type Container struct {
 	Stray bool `json:",omitzero"`
 	// Notes is what the checkpoint keeps of the instance's history.
 	Notes Notes `json:",omitzero"`
+}
+
+// Exit is how an instance ended; the zero value until it has Exited.
+type Exit struct {
+	FinishedAt time.Time
+	ExitCode   int
+	// Reason is empty if only the code is known.
+	Reason  string
+	Message string
+}
+
+// Termination is how an instance is terminated, as its manifest said when it was started.
+type Termination struct {
+	// Grace is the termination grace period.
+	Grace time.Duration
+	// PreStop reports that a preStop hook has to run before the instance is sent its stop signal.
+	PreStop bool
+	// StopSignal is the stop signal of the manifest or the image config, in the form SIGTERM; ""
+	// means SIGTERM.
+	StopSignal string `json:",omitzero"`
 }
 
 // Sandbox is a pod's pinned namespaces and network as observed on the machine.

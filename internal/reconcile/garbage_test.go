@@ -28,7 +28,7 @@ func (s *shelf) Follow(i pod.Instance, _ int) {
 	}
 }
 
-func (s *shelf) Drop(last pod.Instance) error {
+func (s *shelf) RemoveLogs(last pod.Instance) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.logs = slices.DeleteFunc(s.logs, func(i pod.Instance) bool {

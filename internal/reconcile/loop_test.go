@@ -125,11 +125,11 @@ type noLogs struct{}
 
 func (noLogs) Follow(pod.Instance, int)                   {}
 func (noLogs) Finish(context.Context, pod.Instance) error { return nil }
-func (noLogs) End(_ context.Context, i pod.Instance) string {
+func (noLogs) LastOutput(_ context.Context, i pod.Instance) string {
 	return "the end of " + i.Container
 }
-func (noLogs) Drop(pod.Instance) error { return nil }
-func (noLogs) Forget(pod.UID)          {}
+func (noLogs) RemoveLogs(pod.Instance) error { return nil }
+func (noLogs) Forget(pod.UID)                {}
 
 // start runs a loop and its relister on rt until the returned house is stopped.
 func start(t *testing.T, rt *fake.Runtime, options ...func(*reconcile.Options)) *house {
@@ -714,7 +714,7 @@ func TestRenamedFileKeepsThePod(t *testing.T) {
 func TestPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
-		rt.Fail("Rings", errors.New("no stream"))
+		rt.Fail("Wakeups", errors.New("no stream"))
 		h := start(t, rt)
 		defer h.stop()
 		h.want(web())
@@ -731,13 +731,13 @@ func TestRuntimeOutOfReach(t *testing.T) {
 		defer h.stop()
 		h.want(web())
 		down := fmt.Errorf("dial: %w", runtime.ErrUnavailable)
-		for _, call := range []string{"List", "Inspect", "StartContainer", "Rings"} {
+		for _, call := range []string{"List", "Inspect", "StartContainer", "Wakeups"} {
 			rt.Fail(call, down)
 		}
 		rt.BreakStream()
 		rt.Exit("u1-a-0", 1)
 		after(10 * time.Minute)
-		for _, call := range []string{"List", "Inspect", "StartContainer", "Rings"} {
+		for _, call := range []string{"List", "Inspect", "StartContainer", "Wakeups"} {
 			rt.Fail(call, nil)
 		}
 		after(12 * time.Second)

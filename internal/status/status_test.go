@@ -16,7 +16,7 @@ import (
 // TestNothingWaitsInAPodThatHasEnded: the deadline passed before a container started.
 func TestNothingWaitsInAPodThatHasEnded(t *testing.T) {
 	late := plan.Plan{Completed: true, Failure: &plan.Waiting{Reason: "DeadlineExceeded"}}
-	failed := pod.Container{ID: "1", Name: "i", UID: "u1", State: pod.Exited, ExitCode: 1}
+	failed := pod.Container{ID: "1", Name: "i", UID: "u1", State: pod.Exited, Exit: pod.Exit{ExitCode: 1}}
 	for name, tt := range map[string]struct {
 		inits []string
 		seen  []pod.Container
@@ -52,7 +52,7 @@ func TestStopSignalIsShown(t *testing.T) {
 	p := &v1.Pod{}
 	p.UID, p.Spec.Containers = "u1", []v1.Container{{Name: "a"}, {Name: "b"}}
 	s := Of(Input{Pod: p, Observed: pod.Observed{Containers: []pod.Container{
-		{ID: "1", Name: "a", UID: "u1", State: pod.Running, StopSignal: "SIGUSR1"}, {ID: "2", Name: "b", UID: "u1", State: pod.Running},
+		{ID: "1", Name: "a", UID: "u1", State: pod.Running, Termination: pod.Termination{StopSignal: "SIGUSR1"}}, {ID: "2", Name: "b", UID: "u1", State: pod.Running},
 	}}})
 	if got := s.ContainerStatuses[0].StopSignal; got == nil || *got != v1.SIGUSR1 {
 		t.Errorf("%v", got)
@@ -67,7 +67,8 @@ func TestRestartsAndPhases(t *testing.T) {
 	t.Parallel()
 	then := time.Unix(1_700_000_000, 0)
 	c := func(attempt int, state pod.State, code int) pod.Container {
-		return pod.Container{ID: "id", Name: "c", UID: "u1", Attempt: attempt, State: state, ExitCode: code, StartedAt: then, FinishedAt: then.Add(time.Second)}
+		return pod.Container{ID: "id", Name: "c", UID: "u1", Attempt: attempt, State: state, StartedAt: then,
+			Exit: pod.Exit{ExitCode: code, FinishedAt: then.Add(time.Second)}}
 	}
 	waiting := plan.Plan{Waiting: map[string]plan.Waiting{"c": {Reason: "ContainerCreating"}}}
 	tests := []struct {
@@ -114,7 +115,7 @@ func TestRestartsAndPhases(t *testing.T) {
 func TestPhasesOfInitialization(t *testing.T) {
 	t.Parallel()
 	c := func(name string, state pod.State, code int) pod.Container {
-		return pod.Container{ID: name, Name: name, UID: "u1", State: state, ExitCode: code}
+		return pod.Container{ID: name, Name: name, UID: "u1", State: state, Exit: pod.Exit{ExitCode: code}}
 	}
 	yet := plan.Waiting{Reason: "PodInitializing"}
 	const initialize, running, succeeded, failed = v1.PodPending, v1.PodRunning, v1.PodSucceeded, v1.PodFailed
@@ -164,7 +165,8 @@ func TestMessagesHaveALimitTogether(t *testing.T) {
 		for i := range n {
 			name := string(rune('a' + i))
 			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: name})
-			seen.Containers = append(seen.Containers, pod.Container{ID: name, Name: name, UID: "u1", State: pod.Exited, Message: strings.Repeat("x", 4096)})
+			seen.Containers = append(seen.Containers, pod.Container{ID: name, Name: name, UID: "u1", State: pod.Exited,
+				Exit: pod.Exit{Message: strings.Repeat("x", 4096)}})
 		}
 		for _, c := range Of(Input{Pod: p, Observed: seen, Plan: plan.Plan{Completed: true}}).ContainerStatuses {
 			if got := len(c.State.Terminated.Message); got != want {

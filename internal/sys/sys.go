@@ -9,11 +9,13 @@
 package sys
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +27,18 @@ func BootID() (string, error) {
 		return "", fmt.Errorf("reading the boot id: %w", err)
 	}
 	return strings.TrimSpace(string(b)), nil
+}
+
+// Sleep waits for d, or until ctx ends and returns its error.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
 }
 
 // WriteFile replaces the file at path atomically: a reader sees either the old content or the new.

@@ -80,8 +80,8 @@ type Options struct {
 	Boot string
 	// ClusterDomain is the suffix of the pods' fully qualified names.
 	ClusterDomain string
-	// Sandboxes may be nil if no sandbox is created.
-	Sandboxes containerd.Sandboxes
+	// Network connects the pods. It may be nil if no sandbox is created.
+	Network sandbox.Network
 	// Store has the pods' checkpoints. nil: those below Dirs.
 	Store *checkpoint.Store
 	// SeccompDefault applies the RuntimeDefault profile to containers without a seccomp profile.
@@ -111,6 +111,8 @@ type Connection struct {
 	// checkpoints.
 	Driver  *containerd.Driver
 	Runtime *checkpointed.Runtime
+	// Sandboxes are the sandboxes that Runtime uses.
+	Sandboxes *sandbox.Store
 	// Address is the socket. Embedded reports that it is podrun's own.
 	Address  string
 	Embedded bool
@@ -299,9 +301,9 @@ func connect(ctx context.Context, o Options) (*Connection, error) {
 			o.RuntimeName = o.Dirs.Embedded().Shim()
 		}
 	}
-	if o.Sandboxes == nil {
-		o.Sandboxes = sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log})
-	}
+	c.Sandboxes = sandbox.New(sandbox.Options{
+		Dirs: o.Dirs, Log: o.Log, Network: o.Network, ClusterDomain: o.ClusterDomain, CgroupDriver: o.CgroupDriver,
+	})
 	if o.Store == nil {
 		o.Store = checkpoint.NewStore(o.Dirs, o.Log)
 	}
@@ -319,7 +321,7 @@ func connect(ctx context.Context, o Options) (*Connection, error) {
 		RuntimeName:    o.RuntimeName,
 		Dirs:           o.Dirs,
 		Present:        func() (map[string]bool, error) { return presentSandboxes(o.Store) },
-		Sandboxes:      o.Sandboxes,
+		Sandboxes:      c.Sandboxes,
 		SeccompDefault: o.SeccompDefault,
 		PodMaxPids:     o.PodMaxPids,
 		CgroupDriver:   o.CgroupDriver,

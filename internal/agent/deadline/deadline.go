@@ -9,6 +9,7 @@ package deadline
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -118,4 +119,15 @@ func latest(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// TimeoutError says that the timeout was reached before any pod was run.
+type TimeoutError struct {
+	// Doing is the step that took too long.
+	Doing string
+	After time.Duration
+}
+
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("not done within %s: %s; nothing was started", e.After, e.Doing)
 }

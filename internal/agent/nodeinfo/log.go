@@ -7,13 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/containerlog"
+	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/server"
 )
@@ -33,22 +31,12 @@ func (n node) Log(ctx context.Context, want server.LogRequest, out io.Writer) er
 	if err != nil {
 		return err
 	}
-	dirs := n.o.Dirs
-	if err := containerlog.CatchUp(ctx, dirs, inst); err != nil {
+	logs := containerlog.Reader{Dirs: n.o.Dirs, Warn: func(err error) {
 		n.o.Log.Debug("converting the end of a container log failed; its newest lines may be missing",
 			"pod", inst.Key, "container", inst.Container, "err", err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	defer cancel()
-	o := containerlog.ReadOptions{Follow: want.Follow, Timestamps: want.Timestamps, Tail: want.Tail, Since: want.Since}
-	if want.Follow {
-		stop := make(chan struct{})
-		o.Stop = stop
-		watching.Go(func() { awaitEnd(ctx, dirs, inst, stop) })
-	}
-	err = containerlog.Read(ctx, dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), o, out, out)
+	}}
+	o := cri.ReadOptions{Follow: want.Follow, Timestamps: want.Timestamps, Tail: want.Tail, Since: want.Since}
+	err = logs.Read(ctx, inst, o, out, out)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the log of run %d of container %q: %w", inst.Attempt, inst.Container, server.ErrNotFound)
 	}
@@ -78,23 +66,4 @@ func runOf(p *v1.Pod, container string, previous bool) (pod.Instance, error) {
 			container, p.Name, server.ErrNotYet, s.State.Waiting.Reason)
 	}
 	return inst, nil
-}
-
-// awaitEnd closes stop when the instance has exited and all of its output is in its log.
-func awaitEnd(ctx context.Context, dirs layout.Dirs, inst pod.Instance, stop chan<- struct{}) {
-	ticker := time.NewTicker(250 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		// Check for the exit first: all output of an exited instance is then available to CatchUp.
-		// If that fails, as on a full disk, try again; the owner of the pod logs the error.
-		if containerlog.Ended(dirs, inst) && containerlog.CatchUp(ctx, dirs, inst) == nil {
-			close(stop)
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
 }

@@ -26,10 +26,10 @@ func (o Opener) Diff(
 		return nil, manifest.Desired{}, err
 	}
 	there := map[pod.Key]*v1.Pod{}
-	o.Running = map[pod.Key]manifest.Origin{}
 	for key, revisions := range kept {
-		there[key], o.Running[key] = revisions[0].Pod, manifest.OriginOf(revisions[0].Pod)
+		there[key] = revisions[0].Pod
 	}
+	o.Running = Origins(kept)
 	all, err := o.Open()
 	if err != nil {
 		return nil, manifest.Desired{}, err
@@ -44,6 +44,15 @@ func (o Opener) Diff(
 		}
 	}
 	return manifest.Changes(desired, there), desired, nil
+}
+
+// Origins returns where the manifests of pods were read, of which all are the checkpoints.
+func Origins(all map[pod.Key][]*checkpoint.Checkpoint) map[pod.Key]manifest.Origin {
+	origins := map[pod.Key]manifest.Origin{}
+	for key, revisions := range all {
+		origins[key] = manifest.OriginOf(revisions[0].Pod)
+	}
+	return origins
 }
 
 // First merges the first snapshot of each of the opened sources.

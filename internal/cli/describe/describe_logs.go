@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/containerlog"
+	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
@@ -58,19 +58,12 @@ func hasFailed(p *v1.Pod, r summary.Role) bool {
 // tail returns the last log lines of an instance, of standard output and standard error, or ""
 // if there is no log any more.
 func (d *Printer) tail(ctx context.Context, inst pod.Instance) string {
-	if err := containerlog.CatchUp(ctx, d.Dirs, inst); err != nil {
+	logs := containerlog.Reader{Dirs: d.Dirs, Warn: func(err error) {
 		d.Log.Debug("converting container log failed, the newest lines may be missing", "err", err)
-	}
+	}}
 	lines := lastLines
 	var out bytes.Buffer
-	w := io.Writer(&out)
-	err := containerlog.Read(
-		ctx,
-		d.Dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt),
-		containerlog.ReadOptions{Tail: &lines},
-		w,
-		w,
-	)
+	err := logs.Read(ctx, inst, cri.ReadOptions{Tail: &lines}, &out, &out)
 	if err != nil {
 		return ""
 	}

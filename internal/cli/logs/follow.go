@@ -7,15 +7,13 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/containerlog"
+	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
@@ -67,31 +65,17 @@ func willNotRestart(p *v1.Pod, r summary.Role) bool {
 	return r.Init && !pod.IsSidecar(r.Container) && code == 0 || !plan.ShouldRestart(p, r.Container, code)
 }
 
-// readLog prints the log of an instance. It first converts raw output that no other process has
-// converted yet.
+// readLog prints the log of an instance, also output that no other process has converted yet.
 func (l *Printer) readLog(
 	ctx context.Context,
 	inst pod.Instance,
-	o containerlog.ReadOptions,
+	o cri.ReadOptions,
 	out, errOut io.Writer,
 ) error {
-	dirs := l.Pods.Dirs
-	if err := containerlog.CatchUp(ctx, dirs, inst); err != nil {
-		if ctx.Err() != nil {
-			return err
-		}
+	logs := containerlog.Reader{Dirs: l.Pods.Dirs, Convert: true, Warn: func(err error) {
 		fmt.Fprintf(l.ErrOut, "warning: the newest lines may be missing: %v\n", err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	defer cancel()
-	if o.Follow {
-		stop := make(chan struct{})
-		o.Stop = stop
-		watching.Go(func() { convertUntilEnd(ctx, dirs, inst, stop) })
-	}
-	err := containerlog.Read(ctx, dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), o, out, errOut)
+	}}
+	err := logs.Read(ctx, inst, o, out, errOut)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("container %q in pod %q has %w of run %d any more",
 			inst.Container, inst.Key.Name, errNoLog, inst.Attempt)}
@@ -100,28 +84,3 @@ func (l *Printer) readLog(
 }
 
 var errNoLog = errors.New("no log")
-
-// convertPeriod is how often a followed log is converted, in case no other process does it.
-const convertPeriod = 250 * time.Millisecond
-
-// convertUntilEnd converts the log of an instance until ctx ends. It closes stop when the instance has ended
-// and its log has all of its output.
-func convertUntilEnd(ctx context.Context, dirs layout.Dirs, inst pod.Instance, stop chan<- struct{}) {
-	ticker := time.NewTicker(convertPeriod)
-	defer ticker.Stop()
-	for {
-		// The state is read before the conversion: if the instance has ended, all of its output is
-		// there to be converted.
-		ended := containerlog.Ended(dirs, inst)
-		// A failure, such as a full disk, is retried. The process that owns the log reports it.
-		if err := containerlog.CatchUp(ctx, dirs, inst); err == nil && ended {
-			close(stop)
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}

@@ -18,7 +18,7 @@ import (
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/containerlog"
+	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
 )
@@ -60,7 +60,7 @@ func (l *Printer) Select(pods []*v1.Pod, f Selection) ([]Log, error) {
 		}
 		for _, r := range selected {
 			inst, err := query.Instance(p, r, f.Previous)
-			if err != nil && (f.Several) {
+			if err != nil && f.Several {
 				fmt.Fprintln(l.ErrOut, "warning:", err)
 				continue
 			}
@@ -91,7 +91,7 @@ type Options struct {
 
 // Print prints logs one after the other, or concurrently if they are followed.
 func (l *Printer) Print(ctx context.Context, logs []Log, options Options) error {
-	o := containerlog.ReadOptions{
+	o := cri.ReadOptions{
 		Follow: options.Follow, Timestamps: options.Timestamps, Since: options.Since,
 	}
 	if options.Tail >= 0 {
@@ -131,7 +131,7 @@ func (l *Printer) Print(ctx context.Context, logs []Log, options Options) error 
 
 // readLogs prints the log of an instance. If the log is followed, it goes on with the logs of the
 // instances that come after it.
-func (l *Printer) readLogs(ctx context.Context, s Log, o containerlog.ReadOptions, out, errOut io.Writer) error {
+func (l *Printer) readLogs(ctx context.Context, s Log, o cri.ReadOptions, out, errOut io.Writer) error {
 	for first := true; ; first = false {
 		err := l.readLog(ctx, s.inst, o, out, errOut)
 		// The log of an instance may be removed already if other instances followed soon.

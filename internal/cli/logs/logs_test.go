@@ -1,56 +1,23 @@
 package logs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/containerlog"
+	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/test"
 )
 
-// safeBuffer is a buffer that can be read while a command writes to it.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never:", what)
-		}
-	}
-}
+var must, eventually = test.Must, test.Eventually
 
 // noOwners reports that a podrun is running and that no process owns any pod.
 type noOwners struct{}
@@ -61,10 +28,10 @@ func (noOwners) LastSeen() (at time.Time, alive bool) { return time.Now(), true 
 func (noOwners) JustBegun(time.Duration) bool         { return false }
 
 // newPrinter returns a printer that uses its own temporary directories.
-func newPrinter(t *testing.T) (l *Printer, out, errOut *safeBuffer) {
+func newPrinter(t *testing.T) (l *Printer, out, errOut *test.Buffer) {
 	t.Helper()
 	dir := t.TempDir()
-	out, errOut = &safeBuffer{}, &safeBuffer{}
+	out, errOut = &test.Buffer{}, &test.Buffer{}
 	reader := &query.Reader{
 		Dirs:   layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"},
 		Owners: noOwners{},
@@ -85,7 +52,7 @@ func TestLogsFollow(t *testing.T) {
 	must(t, err)
 	done := make(chan error)
 	go func() {
-		done <- l.readLog(context.Background(), inst, containerlog.ReadOptions{Follow: true}, l.Out, l.ErrOut)
+		done <- l.readLog(context.Background(), inst, cri.ReadOptions{Follow: true}, l.Out, l.ErrOut)
 	}()
 	for _, text := range []string{"one\n", "two\n"} {
 		_, err := shim.WriteString(text)

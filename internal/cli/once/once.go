@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/deadline"
 	"podrun.io/podrun/internal/agent/result"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/agenterror"
@@ -114,7 +115,7 @@ func (r *run) pods(ctx context.Context) error {
 			r.Signals.UntilNext(ctx, func() { logs.Print(reported(result), r.Logs) })
 		},
 	})
-	var timedOut *agent.TimeoutError
+	var timedOut *deadline.TimeoutError
 	switch {
 	case errors.As(err, &timedOut):
 		return &cli.Error{Code: cli.ExitTimeout, Err: err}

@@ -10,7 +10,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/containerlog"
+	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
 )
@@ -69,13 +69,13 @@ func (r Run) problemOf(p *v1.Pod, role summary.Role) string {
 const failedTail = 20
 
 func (l *Logs) printLog(p *v1.Pod, s v1.ContainerStatus, whole bool) {
-	var o containerlog.ReadOptions
+	var o cri.ReadOptions
 	if tail := failedTail; !whole {
 		o.Tail = &tail
 	}
 	path := l.Dirs.ContainerLog(pod.KeyOf(p), p.UID, s.Name, int(s.RestartCount))
 	out, errOut := cli.ForTerminal(l.Out), cli.ForTerminal(l.ErrOut)
-	if err := containerlog.Read(context.Background(), path, o, out, errOut); err != nil {
+	if err := cri.Read(context.Background(), path, o, out, errOut); err != nil {
 		l.Log.Debug("reading container log failed", "pod", p.Name, "container", s.Name, "err", err)
 	}
 }

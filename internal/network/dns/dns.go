@@ -152,13 +152,17 @@ func (n *Names) Of(p *v1.Pod) []pod.HostEntry {
 	return out
 }
 
-// CatchUp reads the pods and their addresses now. It is for a pod that starts because another one
-// is ready: its hosts file must have that pod's name. Run updates the files of other pods later. If
-// it fails, the former entries stay.
-func (n *Names) CatchUp() {
-	if _, err := n.catchUp(); err != nil {
-		n.o.Log.Debug("reading the pods' names failed: a pod starts with the former ones", "err", err)
+// AtStart returns the entries of Of for a pod that is being started. If it starts because another
+// one is ready, its hosts file must have that pod's name: then AtStart reads the pods and their
+// addresses now. Run updates the files of other pods later. If reading fails, the former entries
+// are returned.
+func (n *Names) AtStart(p *v1.Pod) []pod.HostEntry {
+	if p.Annotations[pod.AnnotationAfter] != "" {
+		if _, err := n.catchUp(); err != nil {
+			n.o.Log.Debug("reading the pods' names failed: a pod starts with the former ones", "err", err)
+		}
 	}
+	return n.Of(p)
 }
 
 func (n *Names) catchUp() ([]peer, error) {

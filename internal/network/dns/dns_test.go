@@ -98,21 +98,21 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestCatchUp: a pod that starts because another one is ready has that one's name, even if files of
+// TestAtStart: a pod that starts because another one is ready has that one's name, even if files of
 // other pods are still to be written.
-func TestCatchUp(t *testing.T) {
+func TestAtStart(t *testing.T) {
 	m := newMachine()
 	app := m.add("app", "10.0.0.1", v1.PodSpec{})
 	m.add("db", "10.0.0.2", v1.PodSpec{})
-	if got := m.names.Of(app); len(got) > 0 {
-		t.Errorf("before: %v", got)
+	if got := m.names.AtStart(app); len(got) > 0 {
+		t.Errorf("of a pod that waits for none: %v", got)
 	}
-	m.names.CatchUp()
-	if got := fingerprint(m.names.Of(app)); !strings.HasPrefix(got, "10.0.0.2 db ") || m.writes > 0 {
+	app.Annotations = map[string]string{pod.AnnotationAfter: "db"}
+	if got := fingerprint(m.names.AtStart(app)); !strings.HasPrefix(got, "10.0.0.2 db ") || m.writes > 0 {
 		t.Errorf("%q, %d writes", got, m.writes)
 	}
 	m.fail = errors.New("not now")
-	if m.names.CatchUp(); len(m.names.Of(app)) == 0 {
+	if len(m.names.AtStart(app)) == 0 {
 		t.Error("forgotten")
 	}
 }

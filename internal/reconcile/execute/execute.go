@@ -48,11 +48,11 @@ type Logs interface {
 	// Finish converts the rest of an instance's output. It is called after the instance has exited
 	// and before its exit is reaped.
 	Finish(ctx context.Context, i pod.Instance) error
-	// End returns the end of an instance's log: at most 80 lines and 2048 bytes.
-	End(ctx context.Context, i pod.Instance) string
-	// Drop removes the logs of an instance that is being removed and of all earlier instances of
+	// LastOutput returns the end of an instance's log: at most 80 lines and 2048 bytes.
+	LastOutput(ctx context.Context, i pod.Instance) string
+	// RemoveLogs removes the logs of an instance that is being removed and of all earlier instances of
 	// its container.
-	Drop(last pod.Instance) error
+	RemoveLogs(last pod.Instance) error
 	// Forget releases what is held for a revision whose files are about to be removed.
 	Forget(uid pod.UID)
 }

@@ -63,7 +63,7 @@ func (r *remover) reap(ctx context.Context, p *v1.Pod, seen pod.Observed, id str
 				r.log.Warn("container log is incomplete", "container", c.Name, "err", err)
 			}
 			if logIsMessage(p, c) {
-				message = r.logs.End(ctx, c.Instance(r.key))
+				message = r.logs.LastOutput(ctx, c.Instance(r.key))
 			}
 		}
 		r.life.Instances.Reaped(id)
@@ -92,7 +92,7 @@ func (r *remover) removeContainer(ctx context.Context, seen pod.Observed, id str
 		for _, c := range seen.Containers {
 			later := func(d pod.Container) bool { return d.UID == c.UID && d.Name == c.Name && d.Attempt > c.Attempt }
 			if c.ID == id && slices.ContainsFunc(seen.Containers, later) {
-				if err := r.logs.Drop(c.Instance(r.key)); err != nil {
+				if err := r.logs.RemoveLogs(c.Instance(r.key)); err != nil {
 					return err
 				}
 			}

@@ -28,7 +28,7 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c, err := r.store.Get(s.Pod.UID)
+	c, err := r.o.Store.Get(s.Pod.UID)
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", s.Container.Name, err)
 	}
@@ -44,18 +44,18 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 		})
 		c.Instances = append(c.Instances, instance)
 	}
-	if err := r.store.Update(s.Pod.UID, add); err != nil {
+	if err := r.o.Store.Update(s.Pod.UID, add); err != nil {
 		return err
 	}
 	s.Started = func() error {
-		return r.store.Update(s.Pod.UID, func(c *checkpoint.Checkpoint) {
+		return r.o.Store.Update(s.Pod.UID, func(c *checkpoint.Checkpoint) {
 			if kept := c.Instance(instance.ID); kept != nil {
-				kept.State, kept.StartedAt = pod.Running, r.now()
+				kept.State, kept.StartedAt = pod.Running, r.o.now()
 				prune(c, instance)
 			}
 		})
 	}
-	err = r.driver.StartContainer(ctx, s)
+	err = r.o.Driver.StartContainer(ctx, s)
 	if err == nil {
 		return nil
 	}
@@ -69,8 +69,8 @@ func (r *Runtime) newInstance(s runtime.Start) pod.Container {
 		ID:   r.o.NewID(ID{UID: p.UID, Container: c.Name, Attempt: s.Attempt}),
 		Name: c.Name, UID: p.UID, SandboxID: s.Sandbox.ID,
 		Attempt: s.Attempt, Backoff: s.Backoff, RestartGeneration: s.RestartGeneration, Boot: r.o.Boot(),
-		State: pod.Created, StartedAt: r.now(),
-		Image: c.Image, ImageID: s.Image.ID, StopSignal: s.Image.StopSignal,
+		State: pod.Created, StartedAt: r.o.now(),
+		Image: c.Image, ImageID: s.Image.ID, Termination: pod.Termination{StopSignal: s.Image.StopSignal},
 		Sidecar: pod.SidecarOrder(p, c.Name), Resources: pod.ResourcesOf(p, c), Notes: pod.NotesAtStart(c),
 	}
 	if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil {
@@ -101,17 +101,13 @@ func (r *Runtime) makeWay(ctx context.Context, c *checkpoint.Checkpoint, s runti
 	if len(before) == 0 {
 		return false, nil
 	}
-	found, err := r.driver.InspectContainers(ctx, c.Key(), idsOf([]*checkpoint.Checkpoint{c}))
+	found, err := r.o.Driver.InspectContainers(ctx, c.Key(), idsOf([]*checkpoint.Checkpoint{c}))
 	if err != nil {
 		return false, err
 	}
 	for _, i := range before {
-		at := slices.IndexFunc(found, func(f pod.Container) bool { return f.ID == i.ID })
-		seen := pod.Container{}
-		if at >= 0 {
-			seen = found[at]
-		}
-		now, shown, _ := r.instance(i, seen, at >= 0)
+		seen, there := withID(found, i.ID)
+		now, shown, _ := r.instance(i, seen, there)
 		switch {
 		case !shown:
 			continue // only the checkpoint has it
@@ -127,6 +123,15 @@ func (r *Runtime) makeWay(ctx context.Context, c *checkpoint.Checkpoint, s runti
 	return false, nil
 }
 
+// withID returns the instance with the given ID among all.
+func withID(all []pod.Container, id string) (pod.Container, bool) {
+	i := slices.IndexFunc(all, func(c pod.Container) bool { return c.ID == id })
+	if i < 0 {
+		return pod.Container{}, false
+	}
+	return all[i], true
+}
+
 // killVanished kills what may still run of the instances that it is asked for, whose process was started
 // and which the engine does not have any more: another program may have removed an instance while its
 // process was being started.
@@ -140,15 +145,15 @@ func (r *Runtime) killVanished(ctx context.Context, c *checkpoint.Checkpoint, wh
 	if len(started) == 0 {
 		return nil
 	}
-	found, err := r.driver.InspectContainers(ctx, c.Key(), idsOf([]*checkpoint.Checkpoint{c}))
+	found, err := r.o.Driver.InspectContainers(ctx, c.Key(), idsOf([]*checkpoint.Checkpoint{c}))
 	if err != nil {
 		return err
 	}
 	for _, i := range started {
-		if slices.ContainsFunc(found, func(f pod.Container) bool { return f.ID == i.ID }) {
+		if _, there := withID(found, i.ID); there {
 			continue
 		}
-		if err := r.driver.KillRemains(ctx, c.Key(), i); err != nil {
+		if err := r.o.Driver.KillRemains(ctx, c.Key(), i); err != nil {
 			return err
 		}
 	}
@@ -186,17 +191,17 @@ func (r *Runtime) notStarted(ctx context.Context, s runtime.Start, err error) er
 	started := (*runtime.StartError)(nil)
 	switch {
 	case errors.As(err, &started) && started.Unknown:
-		kept = r.recordExit(s.Pod.UID, s.ID, exit{
-			code: exitLost, reason: pod.ReasonLost, message: started.Error(), at: r.now(),
+		kept = r.recordExit(s.Pod.UID, s.ID, pod.Exit{
+			FinishedAt: r.o.now(), ExitCode: exitLost, Reason: pod.ReasonLost, Message: started.Error(),
 		})
 	case errors.As(err, &started):
-		kept = r.recordExit(s.Pod.UID, s.ID, exit{
-			code: exitStartError, reason: reasonStartError, message: started.Error(), at: r.now(),
+		kept = r.recordExit(s.Pod.UID, s.ID, pod.Exit{
+			FinishedAt: r.o.now(), ExitCode: exitStartError, Reason: reasonStartError, Message: started.Error(),
 		})
 	case errors.Is(err, runtime.ErrCutOff) || errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil:
 		return err // the instance may exist: its record stays as Created until the instance is removed
 	default:
-		kept = r.store.Update(s.Pod.UID, func(c *checkpoint.Checkpoint) { c.DropInstance(s.ID) })
+		kept = r.o.Store.Update(s.Pod.UID, func(c *checkpoint.Checkpoint) { c.DropInstance(s.ID) })
 	}
 	if kept != nil {
 		return errors.Join(fmt.Errorf("starting %s: %w", s.Container.Name, kept), errors.New(err.Error()))
@@ -204,29 +209,22 @@ func (r *Runtime) notStarted(ctx context.Context, s runtime.Start, err error) er
 	return err
 }
 
-// exit describes how an instance ended.
-type exit struct {
-	code            int
-	reason, message string
-	at              time.Time
-}
-
 // recordExit saves the exit of an instance in its checkpoint. It does not overwrite an exit that is
 // already recorded.
-func (r *Runtime) recordExit(uid pod.UID, id string, e exit) error {
-	return r.store.Update(uid, func(c *checkpoint.Checkpoint) {
+func (r *Runtime) recordExit(uid pod.UID, id string, e pod.Exit) error {
+	return r.o.Store.Update(uid, func(c *checkpoint.Checkpoint) {
 		i := c.Instance(id)
 		if i == nil || i.State == pod.Exited {
 			return
 		}
-		i.State, i.ExitCode, i.Reason = pod.Exited, e.code, e.reason
-		i.Message, i.FinishedAt = strings.ToValidUTF8(e.message, "�"), e.at
+		e.Message = strings.ToValidUTF8(e.Message, "�")
+		i.State, i.Exit = pod.Exited, e
 	})
 }
 
 // find returns the checkpoint that names the instance and the instance in it; nil if there is none.
 func (r *Runtime) find(id string) (*checkpoint.Checkpoint, *pod.Container) {
-	c := r.store.OfInstance(id)
+	c := r.o.Store.OfInstance(id)
 	if c == nil {
 		return nil, nil
 	}
@@ -235,14 +233,14 @@ func (r *Runtime) find(id string) (*checkpoint.Checkpoint, *pod.Container) {
 
 // ResizeContainer implements runtime.Containers.
 func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, spec *v1.Container) error {
-	if err := r.driver.ResizeContainer(ctx, id, p, spec); err != nil {
+	if err := r.o.Driver.ResizeContainer(ctx, id, p, spec); err != nil {
 		return err
 	}
 	c, kept := r.find(id)
 	if kept == nil || kept.State != pod.Running {
 		return nil
 	}
-	return r.store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
+	return r.o.Store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
 		if i := c.Instance(id); i != nil {
 			i.Resources = pod.ResourcesOf(p, spec)
 		}
@@ -258,7 +256,7 @@ func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error 
 		}
 		signal = cmp.Or(signal, "SIGTERM")
 	}
-	return r.driver.SignalContainer(ctx, id, signal)
+	return r.o.Driver.SignalContainer(ctx, id, signal)
 }
 
 // ReapContainer implements runtime.Containers. It records the exit before the engine forgets it: if
@@ -266,53 +264,50 @@ func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error 
 func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 	c, kept := r.find(id)
 	if kept == nil || kept.State == pod.Exited {
-		return r.driver.ReapContainer(ctx, id)
+		return r.o.Driver.ReapContainer(ctx, id)
 	}
-	found, err := r.driver.InspectContainers(ctx, c.Key(), []string{id})
+	found, err := r.o.Driver.InspectContainers(ctx, c.Key(), []string{id})
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(found, func(f pod.Container) bool { return f.ID == id })
-	if at < 0 {
+	seen, there := withID(found, id)
+	if !there {
 		return nil // another program has removed it
 	}
-	now, _, _ := r.instance(*kept, found[at], true)
+	now, _, _ := r.instance(*kept, seen, true)
 	if now.State != pod.Exited {
 		return fmt.Errorf("instance %s has not exited: it is %s", id, now.State)
 	}
-	if found[at].Reaped && now.Boot == r.o.Boot() {
+	if seen.Reaped && now.Boot == r.o.Boot() {
 		// Its exit was not observed, so its process may still run, and would run beside its
 		// replacement.
-		if err := r.driver.KillRemains(ctx, c.Key(), *kept); err != nil {
+		if err := r.o.Driver.KillRemains(ctx, c.Key(), *kept); err != nil {
 			return err
 		}
 	}
-	e := exit{
-		code: now.ExitCode, reason: now.Reason, message: cmp.Or(now.Message, message),
-		at: now.FinishedAt.UTC().Round(0),
-	}
+	e := now.Exit
+	e.Message, e.FinishedAt = cmp.Or(e.Message, message), e.FinishedAt.UTC().Round(0)
 	if err := r.recordExit(c.UID(), id, e); err != nil {
 		return err
 	}
-	r.noticed.Delete(id)
-	return r.driver.ReapContainer(ctx, id)
+	r.lostSince.Delete(id)
+	return r.o.Driver.ReapContainer(ctx, id)
 }
 
 // RemoveContainer implements runtime.Containers.
 func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	c, kept := r.find(id)
 	if kept == nil {
-		return r.driver.RemoveContainer(ctx, pod.Container{ID: id}, time.Time{})
+		return r.o.Driver.RemoveContainer(ctx, pod.Container{ID: id}, time.Time{})
 	}
 	state := kept.State
 	if state == pod.Running {
-		found, err := r.driver.InspectContainers(ctx, c.Key(), []string{id})
+		found, err := r.o.Driver.InspectContainers(ctx, c.Key(), []string{id})
 		if err != nil {
 			return err
 		}
-		at := slices.IndexFunc(found, func(f pod.Container) bool { return f.ID == id })
-		if at >= 0 {
-			now, _, _ := r.instance(*kept, found[at], true)
+		if seen, there := withID(found, id); there {
+			now, _, _ := r.instance(*kept, seen, true)
 			state = now.State
 		}
 	}
@@ -329,7 +324,7 @@ func (r *Runtime) removeInstance(
 	var begun time.Time
 	if state == pod.Created {
 		begun = i.StartedAt
-		err := r.store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
+		err := r.o.Store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
 			if kept := c.Instance(i.ID); kept != nil {
 				kept.State = pod.Created
 			}
@@ -338,10 +333,10 @@ func (r *Runtime) removeInstance(
 			return err
 		}
 	}
-	if err := r.driver.RemoveContainer(ctx, i, begun); err != nil {
+	if err := r.o.Driver.RemoveContainer(ctx, i, begun); err != nil {
 		return err
 	}
-	return r.store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
+	return r.o.Store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
 		newest := slices.ContainsFunc(c.Newest(), func(n pod.Container) bool { return n.ID == i.ID })
 		if kept := c.Instance(i.ID); kept != nil && newest && kept.State == pod.Exited {
 			kept.Reaped = true

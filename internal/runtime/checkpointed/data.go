@@ -18,12 +18,15 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
+// data implements runtime.Data with the checkpoints and the directories of revisions.
+type data struct{ o *Options }
+
 // SavePod implements runtime.Data.
-func (r *Runtime) SavePod(p *v1.Pod, owner string) error { return r.store.Create(p, owner) }
+func (r data) SavePod(p *v1.Pod, owner string) error { return r.o.Store.Create(p, owner) }
 
 // LoadPod implements runtime.Data.
-func (r *Runtime) LoadPod(uid pod.UID) (*v1.Pod, error) {
-	c, err := r.store.Get(uid)
+func (r data) LoadPod(uid pod.UID) (*v1.Pod, error) {
+	c, err := r.o.Store.Get(uid)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return nil, fmt.Errorf("manifest of revision %s: %w", uid, runtime.ErrNotFound)
 	}
@@ -34,9 +37,9 @@ func (r *Runtime) LoadPod(uid pod.UID) (*v1.Pod, error) {
 }
 
 // Note implements runtime.Data.
-func (r *Runtime) Note(uid pod.UID, id string, n pod.Notes) error {
+func (r data) Note(uid pod.UID, id string, n pod.Notes) error {
 	n.Hooking = false
-	return ignoreMissing(r.store.Update(uid, func(c *checkpoint.Checkpoint) {
+	return ignoreMissing(r.o.Store.Update(uid, func(c *checkpoint.Checkpoint) {
 		if i := c.Instance(id); i != nil {
 			i.Notes = n
 		}
@@ -51,13 +54,13 @@ func ignoreMissing(err error) error {
 }
 
 // Evict implements runtime.Data.
-func (r *Runtime) Evict(uid pod.UID, why string) error {
-	return r.store.Update(uid, func(c *checkpoint.Checkpoint) { c.Evicted = why })
+func (r data) Evict(uid pod.UID, why string) error {
+	return r.o.Store.Update(uid, func(c *checkpoint.Checkpoint) { c.Evicted = why })
 }
 
 // Evicted implements runtime.Data.
-func (r *Runtime) Evicted(uid pod.UID) (string, error) {
-	c, err := r.store.Get(uid)
+func (r data) Evicted(uid pod.UID) (string, error) {
+	c, err := r.o.Store.Get(uid)
 	if err != nil {
 		return "", ignoreMissing(err)
 	}
@@ -65,15 +68,15 @@ func (r *Runtime) Evicted(uid pod.UID) (string, error) {
 }
 
 // SaveConditions implements runtime.Data.
-func (r *Runtime) SaveConditions(uid pod.UID, conditions []v1.PodCondition) error {
-	return ignoreMissing(r.store.Update(uid, func(c *checkpoint.Checkpoint) {
+func (r data) SaveConditions(uid pod.UID, conditions []v1.PodCondition) error {
+	return ignoreMissing(r.o.Store.Update(uid, func(c *checkpoint.Checkpoint) {
 		c.Conditions = slices.Clone(conditions)
 	}))
 }
 
 // LoadConditions implements runtime.Data.
-func (r *Runtime) LoadConditions(uid pod.UID) ([]v1.PodCondition, error) {
-	c, err := r.store.Get(uid)
+func (r data) LoadConditions(uid pod.UID) ([]v1.PodCondition, error) {
+	c, err := r.o.Store.Get(uid)
 	if err != nil {
 		return nil, ignoreMissing(err)
 	}
@@ -82,11 +85,11 @@ func (r *Runtime) LoadConditions(uid pod.UID) ([]v1.PodCondition, error) {
 
 // RemoveData implements runtime.Data. If something is still mounted below one of the directories,
 // it removes none of their contents, because the mounted data may belong to a user.
-func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error {
+func (r data) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error {
 	if err := layout.CheckUID(uid); err != nil {
 		return err
 	}
-	if err := r.driver.RemovePod(ctx, key, uid); err != nil {
+	if err := r.o.Driver.RemovePod(ctx, key, uid); err != nil {
 		return err
 	}
 	for _, dir := range []string{r.o.Dirs.PodLogs(key, uid), r.o.Dirs.Legacy().Etc(uid), r.o.Dirs.Pod(uid)} {
@@ -100,12 +103,12 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := sys.RemoveTree(ctx, r.o.Dirs.Legacy().Etc(uid)); err != nil {
 		return fmt.Errorf("removing a pod's files in the run directory: %w", err)
 	}
-	return r.store.Remove(ctx, uid)
+	return r.o.Store.Remove(ctx, uid)
 }
 
 // retireLogs removes a revision's logs. With KeepLogs it only sets their modification time to now,
 // from which the time that they are retained is counted.
-func (r *Runtime) retireLogs(ctx context.Context, dir string) error {
+func (r data) retireLogs(ctx context.Context, dir string) error {
 	if !r.o.KeepLogs {
 		if err := sys.RemoveTree(ctx, dir); err != nil {
 			return fmt.Errorf("removing a pod's logs: %w", err)
@@ -125,19 +128,19 @@ func (r *Runtime) retireLogs(ctx context.Context, dir string) error {
 func (r *Runtime) Sweep(ctx context.Context) error {
 	known, err := r.Retained(ctx)
 	if err != nil {
-		return errors.Join(r.store.Sweep(ctx), err)
+		return errors.Join(r.o.Store.Sweep(ctx), err)
 	}
-	return errors.Join(r.store.Sweep(ctx), r.driver.Sweep(ctx, known))
+	return errors.Join(r.o.Store.Sweep(ctx), r.o.Driver.Sweep(ctx, known))
 }
 
 // Retained returns a function that reports whether a sandbox must be left alone: because a
 // checkpoint names it, or may name it, or because the engine has an instance in it. A sandbox that
 // no checkpoint names is removed after its containers.
 func (r *Runtime) Retained(ctx context.Context) (known func(sandboxID string) bool, err error) {
-	if err := r.store.Scan(); err != nil {
+	if err := r.o.Store.Scan(); err != nil {
 		return nil, err
 	}
-	all, err := r.driver.ListContainers(ctx)
+	all, err := r.o.Driver.ListContainers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +153,6 @@ func (r *Runtime) Retained(ctx context.Context) (known func(sandboxID string) bo
 	// A sandbox that another process has just created is in a checkpoint before it exists on the
 	// machine, so scanning the checkpoints again finds it.
 	return func(id string) bool {
-		return used[id] || r.store.MayName(id) || r.store.Scan() != nil || r.store.MayName(id)
+		return used[id] || r.o.Store.MayName(id) || r.o.Store.Scan() != nil || r.o.Store.MayName(id)
 	}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint"
@@ -13,13 +14,21 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
+// lister implements runtime.Lister: it merges the checkpoints with what the engine has.
+type lister struct {
+	o *Options
+	// lostSince maps the ID of an instance to the time at which its exit was first found to be lost,
+	// until that exit is recorded.
+	lostSince sync.Map
+}
+
 // List implements runtime.Lister.
-func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
-	before, err := r.store.List()
+func (r *lister) List(ctx context.Context) ([]pod.Observed, error) {
+	before, err := r.o.Store.List()
 	if err != nil {
 		return nil, err
 	}
-	found, err := r.driver.ListContainers(ctx)
+	found, err := r.o.Driver.ListContainers(ctx)
 	unknown := (*runtime.UnknownError)(nil)
 	if err != nil && !errors.As(err, &unknown) {
 		return nil, err
@@ -78,13 +87,13 @@ const tries = 5
 var errChanging = errors.New("the checkpoint keeps changing")
 
 // Inspect implements runtime.Lister.
-func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
-	before, err := r.store.Of(key)
+func (r *lister) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
+	before, err := r.o.Store.Of(key)
 	if err != nil {
 		return pod.Observed{}, withOwner(err)
 	}
 	for range tries {
-		found, err := r.driver.InspectContainers(ctx, key, idsOf(before))
+		found, err := r.o.Driver.InspectContainers(ctx, key, idsOf(before))
 		if err != nil {
 			return pod.Observed{}, err
 		}
@@ -97,7 +106,7 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 		}
 		// What the engine has does not match the checkpoints. If they have changed meanwhile,
 		// compare again with the new ones; if they have not, the mismatch is real.
-		after, err := r.store.Of(key)
+		after, err := r.o.Store.Of(key)
 		if err != nil {
 			return pod.Observed{}, withOwner(err)
 		}
@@ -111,7 +120,7 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 
 // withheld returns the error for which the state of one of the pod's revisions is not known, or
 // nil. A pod with such a revision is left as it is.
-func (r *Runtime) withheld(all []*checkpoint.Checkpoint, found []pod.Container) error {
+func (r *lister) withheld(all []*checkpoint.Checkpoint, found []pod.Container) error {
 	var uids []pod.UID
 	for _, c := range all {
 		uids = append(uids, c.UID())
@@ -120,7 +129,7 @@ func (r *Runtime) withheld(all []*checkpoint.Checkpoint, found []pod.Container) 
 		uids = append(uids, c.UID)
 	}
 	for _, uid := range uids {
-		if err := r.store.Withheld(uid); err != nil {
+		if err := r.o.Store.Withheld(uid); err != nil {
 			return withOwner(err)
 		}
 	}
@@ -138,10 +147,10 @@ func withOwner(err error) error {
 
 // unnamed returns the revisions of which the engine has an instance but whose checkpoint cannot be
 // read.
-func (r *Runtime) unnamed(o pod.Observed) []pod.UID {
+func (r *lister) unnamed(o pod.Observed) []pod.UID {
 	var uids []pod.UID
 	for _, c := range o.Containers {
-		if r.store.Withheld(c.UID) != nil && !slices.Contains(slices.Concat(o.Data, uids), c.UID) {
+		if r.o.Store.Withheld(c.UID) != nil && !slices.Contains(slices.Concat(o.Data, uids), c.UID) {
 			uids = append(uids, c.UID)
 		}
 	}
@@ -162,7 +171,7 @@ func idsOf(all []*checkpoint.Checkpoint) []string {
 // inspected, and from what the engine has. sure is false if the engine has something that the
 // checkpoints do not name, or lacks a process that they record as started: then the checkpoints may
 // be out of date.
-func (r *Runtime) merge(key pod.Key, all []*checkpoint.Checkpoint, found []pod.Container) (o pod.Observed, sure bool) {
+func (r *lister) merge(key pod.Key, all []*checkpoint.Checkpoint, found []pod.Container) (o pod.Observed, sure bool) {
 	o, sure = pod.Observed{Key: key}, true
 	boot := r.o.Boot()
 	byID := make(map[string]pod.Container, len(found))
@@ -175,7 +184,7 @@ func (r *Runtime) merge(key pod.Key, all []*checkpoint.Checkpoint, found []pod.C
 		}
 		o.Data = append(o.Data, c.UID())
 		for _, s := range c.Sandboxes {
-			s.Ready = s.Details.Complete && s.Boot == boot && r.driver.SandboxReady(s)
+			s.Ready = s.Details.Complete && s.Boot == boot && r.o.Driver.SandboxReady(s)
 			o.Sandboxes = append(o.Sandboxes, s)
 		}
 		ran := c.Clone()
@@ -209,7 +218,7 @@ const strayGrace = 30 * time.Second
 // instance merges what the checkpoint records of an instance (kept) with what the engine reports of
 // it (seen; there is false if it reports nothing). shown is false if nothing but the record in the
 // checkpoint is left.
-func (r *Runtime) instance(kept, seen pod.Container, there bool) (c pod.Container, shown, sure bool) {
+func (r *lister) instance(kept, seen pod.Container, there bool) (c pod.Container, shown, sure bool) {
 	c = kept
 	c.PID, c.Reaped = 0, there && seen.Reaped
 	switch {
@@ -218,17 +227,16 @@ func (r *Runtime) instance(kept, seen pod.Container, there bool) (c pod.Containe
 	case !there:
 		return c, false, kept.State == pod.Exited
 	case seen.State == pod.Running || seen.State == pod.Unknown:
-		r.noticed.Delete(c.ID) // the engine did not list it before, for example while it started
+		r.lostSince.Delete(c.ID) // the engine did not list it before, for example while it started
 		c.State, c.PID, c.Reaped = seen.State, seen.PID, false
-		c.ExitCode, c.Reason, c.Message, c.FinishedAt = 0, "", "", time.Time{}
+		c.Exit = pod.Exit{}
 		return c, true, true
 	case kept.State == pod.Exited:
 		return c, true, true
 	case kept.State == pod.Created:
 		return intent(c), true, true
 	case seen.State == pod.Exited:
-		c.State, c.ExitCode, c.FinishedAt = seen.State, seen.ExitCode, seen.FinishedAt
-		c.Reason, c.Message = seen.Reason, seen.Message
+		c.State, c.Exit = seen.State, seen.Exit
 		return c, true, true
 	case !seen.Reaped:
 		return intent(c), true, true // its process is prepared: the start was interrupted just before it ran
@@ -250,8 +258,18 @@ const (
 )
 
 // lost returns the instance as one whose exit is lost.
-func (r *Runtime) lost(c pod.Container) pod.Container {
-	c.State, c.ExitCode, c.Reason, c.Message = pod.Exited, exitLost, pod.ReasonLost, messageLost
-	c.FinishedAt, c.Reaped = r.lostAt(c), false
+func (r *lister) lost(c pod.Container) pod.Container {
+	c.State, c.Reaped = pod.Exited, false
+	c.Exit = pod.Exit{FinishedAt: r.lostAt(c), ExitCode: exitLost, Reason: pod.ReasonLost, Message: messageLost}
 	return c
+}
+
+// lostAt returns the time at which the instance's exit was found to be lost, which is its finish
+// time as in the CRI. It is never before the start of the instance, even if the clock was set back.
+func (r *lister) lostAt(c pod.Container) time.Time {
+	at, _ := r.lostSince.LoadOrStore(c.ID, r.o.now())
+	if at := at.(time.Time); at.After(c.StartedAt) {
+		return at
+	}
+	return c.StartedAt
 }

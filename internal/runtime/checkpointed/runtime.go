@@ -14,7 +14,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
-	"sync"
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint"
@@ -57,13 +56,11 @@ type Runtime struct {
 	runtime.Execer
 	runtime.Attacher
 	runtime.Layers
+	// The roles that need only the checkpoints or only read.
+	*lister
+	data
 
-	driver runtime.Driver
-	store  *checkpoint.Store
-	o      Options
-	// noticed maps the ID of an instance to the time at which its exit was first found to be lost,
-	// until that exit is recorded.
-	noticed sync.Map
+	o *Options
 }
 
 var (
@@ -82,11 +79,13 @@ func New(o Options) *Runtime {
 		o.NewID = func(ID) string { return randomID() }
 	}
 	d := o.Driver
-	return &Runtime{Notifier: d, Images: d, Execer: d, Attacher: d, Layers: d, driver: d, store: o.Store, o: o}
+	return &Runtime{
+		Notifier: d, Images: d, Execer: d, Attacher: d, Layers: d, lister: &lister{o: &o}, data: data{&o}, o: &o,
+	}
 }
 
 // Store returns the checkpoint store.
-func (r *Runtime) Store() *checkpoint.Store { return r.store }
+func (r *Runtime) Store() *checkpoint.Store { return r.o.Store }
 
 func randomID() string {
 	var bits [16]byte
@@ -95,14 +94,4 @@ func randomID() string {
 }
 
 // now returns the time to record: the wall clock in UTC, without a monotonic reading.
-func (r *Runtime) now() time.Time { return r.o.Wall().UTC().Round(0) }
-
-// lostAt returns the time at which the instance's exit was found to be lost, which is its finish
-// time as in the CRI. It is never before the start of the instance, even if the clock was set back.
-func (r *Runtime) lostAt(c pod.Container) time.Time {
-	at, _ := r.noticed.LoadOrStore(c.ID, r.now())
-	if at := at.(time.Time); at.After(c.StartedAt) {
-		return at
-	}
-	return c.StartedAt
-}
+func (o *Options) now() time.Time { return o.Wall().UTC().Round(0) }

@@ -20,7 +20,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c, err := r.store.Get(p.UID)
+	c, err := r.o.Store.Get(p.UID)
 	if err != nil {
 		return fmt.Errorf("creating a sandbox of %s: %w", pod.KeyOf(p), err)
 	}
@@ -28,7 +28,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 		if s.Attempt != attempt {
 			continue
 		}
-		if s.Details.Complete && s.Boot == r.o.Boot() && r.driver.SandboxReady(s) {
+		if s.Details.Complete && s.Boot == r.o.Boot() && r.o.Driver.SandboxReady(s) {
 			return nil
 		}
 		if err := r.removeSandbox(ctx, c, s); err != nil {
@@ -38,19 +38,19 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 				"pod", c.Key().String(), "sandbox", s.ID, "err", err)
 		}
 	}
-	details, err := r.driver.PrepareSandbox(p)
+	details, err := r.o.Driver.PrepareSandbox(p)
 	if err != nil {
 		return err
 	}
 	s := pod.Sandbox{
 		ID: r.o.NewID(ID{UID: p.UID, Attempt: attempt}), UID: p.UID, Attempt: attempt, Boot: r.o.Boot(),
-		CreatedAt: r.now(), Details: details,
+		CreatedAt: r.o.now(), Details: details,
 	}
 	add := func(c *checkpoint.Checkpoint) { c.Sandboxes = append(c.Sandboxes, s) }
-	if err := r.store.Update(p.UID, add); err != nil {
+	if err := r.o.Store.Update(p.UID, add); err != nil {
 		return err
 	}
-	made, err := r.driver.CreateSandbox(ctx, p, s)
+	made, err := r.o.Driver.CreateSandbox(ctx, p, s)
 	if err != nil {
 		// Undo it even if ctx has ended: an address that nobody uses must not stay allocated.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
@@ -62,7 +62,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 		return err
 	}
 	made.Details.Complete = true
-	return r.store.Update(p.UID, func(c *checkpoint.Checkpoint) {
+	return r.o.Store.Update(p.UID, func(c *checkpoint.Checkpoint) {
 		if kept := c.Sandbox(s.ID); kept != nil {
 			*kept = made
 		}
@@ -71,7 +71,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 
 // RemoveSandbox implements runtime.Sandboxes.
 func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
-	c := r.store.OfSandbox(id)
+	c := r.o.Store.OfSandbox(id)
 	if c == nil {
 		return nil
 	}
@@ -82,8 +82,8 @@ func (r *Runtime) removeSandbox(ctx context.Context, c *checkpoint.Checkpoint, s
 	if err := r.killVanished(ctx, c, func(i pod.Container) bool { return i.SandboxID == s.ID }); err != nil {
 		return err
 	}
-	if err := r.driver.RemoveSandbox(ctx, c.Key(), s); err != nil {
+	if err := r.o.Driver.RemoveSandbox(ctx, c.Key(), s); err != nil {
 		return err
 	}
-	return r.store.Update(c.UID(), func(c *checkpoint.Checkpoint) { c.DropSandbox(s.ID) })
+	return r.o.Store.Update(c.UID(), func(c *checkpoint.Checkpoint) { c.DropSandbox(s.ID) })
 }

@@ -12,13 +12,12 @@ import (
 
 // input is the standard input of an instance.
 type input struct {
-	text []byte
 	// once means that it ends with its last writer, ended that it has ended.
 	once, ended bool
 	writers     int
 }
 
-// OpenStdin opens the standard input of a running instance; see Input for what was written.
+// OpenStdin opens the standard input of a running instance.
 func (r Driver) OpenStdin(ctx context.Context, id string) (io.WriteCloser, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,18 +33,6 @@ func (r Driver) OpenStdin(ctx context.Context, id string) (io.WriteCloser, error
 	}
 	c.input.writers++
 	return &writer{r: r.Engine, to: c.input}, nil
-}
-
-// Input returns what has been written to an instance's standard input, and whether that input has
-// ended.
-func (r *Engine) Input(id string) (text string, ended bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := r.containers[id]
-	if c == nil || c.input == nil {
-		return "", true
-	}
-	return string(c.input.text), c.input.ended
 }
 
 // ResizeTerminal records the call. It returns ErrNotFound if the instance does not run.
@@ -74,7 +61,6 @@ func (w *writer) Write(p []byte) (int, error) {
 	if w.closed {
 		return 0, os.ErrClosed
 	}
-	w.to.text = append(w.to.text, p...)
 	return len(p), nil
 }
 

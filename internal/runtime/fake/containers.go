@@ -133,15 +133,15 @@ func (r Driver) create(ctx context.Context, s runtime.Start) error {
 }
 
 // end sets a running instance to Exited. The caller holds r.mu.
-func (r *Engine) end(c *container, code int, reason, message string) {
+func (r *Engine) end(c *container, code int, reason string) {
 	if c.State != pod.Running {
 		return
 	}
 	if reason == "" {
 		reason = pod.ExitReason(code, false)
 	}
-	c.State, c.PID, c.ExitCode, c.Reason, c.Message = pod.Exited, 0, code, reason, message
-	c.FinishedAt = r.wall().UTC().Round(0)
+	c.State, c.PID = pod.Exited, 0
+	c.Exit = pod.Exit{FinishedAt: r.wall().UTC().Round(0), ExitCode: code, Reason: reason}
 	r.notify(c.key)
 }
 
@@ -169,13 +169,13 @@ func (r Driver) SignalContainer(ctx context.Context, id, signal string) error {
 	switch {
 	case c == nil:
 	case signal == "SIGKILL" || signal == "KILL":
-		r.end(c, killed, "", "")
+		r.end(c, killed, "")
 	case !r.ignoreTerm[c.Name]:
 		code, has := r.termCodes[c.Name]
 		if !has {
 			code = terminated
 		}
-		r.end(c, code, "", "")
+		r.end(c, code, "")
 	}
 	return nil
 }
@@ -222,93 +222,6 @@ func (r Driver) RemoveContainer(ctx context.Context, of pod.Container, _ time.Ti
 	return nil
 }
 
-// Resolve returns an image that AddImage or Pull added.
-func (r Driver) Resolve(ctx context.Context, ref string) (pod.Image, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.enter(ctx, "Resolve", ref); err != nil {
-		return pod.Image{}, err
-	}
-	i, ok := r.images[ref]
-	if !ok {
-		return i, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
-	}
-	return i, nil
-}
-
-// Pull adds the image.
-func (r Driver) Pull(ctx context.Context, ref string, _ ...[]byte) (pod.Image, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.enter(ctx, "Pull", ref); err != nil {
-		return pod.Image{}, err
-	}
-	for r.slow[ref] != nil {
-		slow := r.slow[ref]
-		r.mu.Unlock()
-		select {
-		case <-slow.changed:
-		case <-ctx.Done():
-		}
-		r.mu.Lock()
-		if err := ctx.Err(); err != nil {
-			return pod.Image{}, err
-		}
-	}
-	r.images[ref] = pod.Image{Name: ref, ID: ref + "@sha256:fake"}
-	return r.images[ref], nil
-}
-
-// slowPull is the progress of a pull that does not complete until it is changed.
-type slowPull struct {
-	progress pod.Progress
-	changed  chan struct{}
-}
-
-// SlowPull makes pulls of ref stop at the progress p; nil lets them complete.
-func (r *Engine) SlowPull(ref string, p *pod.Progress) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if before := r.slow[ref]; before != nil {
-		close(before.changed)
-	}
-	delete(r.slow, ref)
-	if p != nil {
-		r.slow[ref] = &slowPull{progress: *p, changed: make(chan struct{})}
-	}
-}
-
-// Pulling returns the progress that SlowPull set.
-func (r Driver) Pulling(ref string) (pod.Progress, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if slow := r.slow[ref]; slow != nil {
-		return slow.progress, true
-	}
-	return pod.Progress{}, false
-}
-
-// Show returns the path at which the files would be mounted.
-func (r Driver) Show(ctx context.Context, image pod.Image, uid pod.UID, volume string) (string, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.enter(ctx, "Show", image.Name); err != nil {
-		return "", err
-	}
-	if _, ok := r.images[image.Name]; !ok {
-		return "", fmt.Errorf("image %s: %w", image.Name, runtime.ErrNotFound)
-	}
-	return "/fake/" + string(uid) + "/" + volume, nil
-}
-
-// AddImage adds an image and sets the behaviour of its process.
-func (r *Engine) AddImage(ref string, s Script) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.images[ref] = pod.Image{Name: ref, ID: ref + "@sha256:fake"}
-	r.scripts[ref] = s
-}
-
 // IgnoreTerm makes the named container ignore all signals but SIGKILL.
 func (r *Engine) IgnoreTerm(container string) {
 	r.mu.Lock()
@@ -324,20 +237,14 @@ func (r *Engine) ExitOnTerm(container string, code int) {
 }
 
 // Exit ends a running instance with the given exit code, as if the process exited by itself.
-func (r *Engine) Exit(id string, code int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if c := r.containers[id]; c != nil {
-		r.end(c, code, "", "")
-	}
-}
+func (r *Engine) Exit(id string, code int) { r.ExitFor(id, code, "") }
 
 // ExitFor ends a running instance with the given exit code and reason, for example "OOMKilled".
 func (r *Engine) ExitFor(id string, code int, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.containers[id]; c != nil {
-		r.end(c, code, reason, "")
+		r.end(c, code, reason)
 	}
 }
 
@@ -348,7 +255,7 @@ func (r *Engine) LoseTask(id string) {
 	defer r.mu.Unlock()
 	if c := r.containers[id]; c != nil {
 		c.State, c.PID, c.Reaped = pod.Created, 0, true
-		c.ExitCode, c.Reason, c.Message, c.FinishedAt = 0, "", "", time.Time{}
+		c.Exit = pod.Exit{}
 		r.notify(c.key)
 	}
 }
@@ -412,23 +319,15 @@ func (r *Engine) OnExec(f Command) {
 	r.onExec = f
 }
 
-// LayerSize returns the size that SetLayer set for the instance's container.
+// LayerSize returns the size of an empty root filesystem.
 func (r Driver) LayerSize(ctx context.Context, id string) (pod.Space, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "LayerSize", id); err != nil {
 		return pod.Space{}, err
 	}
-	c := r.containers[id]
-	if c == nil {
+	if r.containers[id] == nil {
 		return pod.Space{}, nil
 	}
-	return pod.Space{Bytes: r.layers[c.Name], Files: 1}, nil
-}
-
-// SetLayer sets the size in bytes of the root filesystems of the containers with that name.
-func (r *Engine) SetLayer(name string, bytes int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.layers[name] = bytes
+	return pod.Space{Files: 1}, nil
 }

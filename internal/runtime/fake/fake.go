@@ -8,11 +8,9 @@ package fake
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint"
@@ -58,18 +56,14 @@ func nameOf(of checkpointed.ID) string {
 // Engine is the state of the container engine. Its methods control tests; those of Driver implement
 // the port.
 type Engine struct {
-	mu         sync.Mutex
+	faults
 	containers map[string]*container
 	sandboxes  map[string]*sandbox
 	images     map[string]pod.Image
 	wakeups    []chan runtime.Wakeup
-	calls      []string
 	ran        []string
-	fail       map[string]error
 	boot       string
 	nextIP     int
-	// left is the number of mutations that still succeed; negative means all.
-	left int
 	// ignoreTerm has the names of containers that exit only on SIGKILL.
 	ignoreTerm map[string]bool
 	// termCodes maps the names of containers that exit on a signal with a code other than 143 to
@@ -79,19 +73,20 @@ type Engine struct {
 	scripts map[string]Script
 	onExec  Command
 	slow    map[string]*slowPull
-	// layers maps the names of containers to the sizes of their root filesystems in bytes.
-	layers map[string]int64
 	// ahead is how far the wall clock is ahead of this process's clock.
 	ahead time.Duration
 }
 
 // Driver is the Engine as a runtime.Driver.
-type Driver struct{ *Engine }
+type Driver struct {
+	*Engine
+	imageDriver
+}
 
 var _ runtime.Driver = Driver{}
 
 // Driver returns the engine's driver.
-func (r *Engine) Driver() Driver { return Driver{r} }
+func (r *Engine) Driver() Driver { return Driver{r, imageDriver{r}} }
 
 // Script describes the behaviour of an image's process.
 type Script struct {
@@ -124,8 +119,8 @@ type sandbox struct {
 func NewEngine(boot string) *Engine {
 	return &Engine{
 		containers: map[string]*container{}, sandboxes: map[string]*sandbox{}, images: map[string]pod.Image{},
-		fail: map[string]error{}, ignoreTerm: map[string]bool{}, termCodes: map[string]int{},
-		scripts: map[string]Script{}, slow: map[string]*slowPull{}, layers: map[string]int64{}, boot: boot, left: -1,
+		faults: faults{fail: map[string]error{}, left: -1}, ignoreTerm: map[string]bool{}, termCodes: map[string]int{},
+		scripts: map[string]Script{}, slow: map[string]*slowPull{}, boot: boot,
 	}
 }
 
@@ -136,52 +131,11 @@ func (r *Engine) Boot() string {
 	return r.boot
 }
 
-// enter records a call and returns the error that Fail or CutAfter set for it.
-func (r *Engine) enter(ctx context.Context, call, what string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if r.left == 0 {
-		return ErrCut
-	}
-	r.calls = append(r.calls, call+" "+what)
-	if err := r.fail[call]; err != nil {
-		return err
-	}
-	switch call {
-	case "ListContainers", "InspectContainers", "SandboxReady", "Rings", "Resolve", "Exec", "LayerSize",
-		"OpenStdin", "ResizeTerminal":
-	default:
-		if r.left > 0 {
-			r.left--
-		}
-	}
-	return nil
-}
-
-// ErrCut is the error of every call after the mutations of CutAfter are used up.
-var ErrCut = errors.New("podrun was killed")
-
-// CutAfter lets n more mutations succeed and makes all later calls fail, reads too, as if podrun
-// was killed at that moment. A negative n lets all calls succeed again.
-func (r *Engine) CutAfter(n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.left = n
-}
-
-// Left returns the number of mutations that CutAfter still lets succeed.
-func (r *Engine) Left() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.left
-}
-
 // Wakeups delivers a wakeup for every change until ctx ends or BreakStream is called.
 func (r Driver) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.enter(ctx, "Rings", ""); err != nil {
+	if err := r.enter(ctx, "Wakeups", ""); err != nil {
 		return nil, err
 	}
 	ch := make(chan runtime.Wakeup, 1024)
@@ -208,20 +162,6 @@ func (r *Engine) notify(key pod.Key) {
 		default:
 		}
 	}
-}
-
-// Calls returns all calls so far, in order.
-func (r *Engine) Calls() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.calls)
-}
-
-// Fail makes every call of the named method return err, until Fail is called with nil.
-func (r *Engine) Fail(call string, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.fail[call] = err
 }
 
 // SetClock sets the wall clock, by which instances' times are recorded, ahead of this process's

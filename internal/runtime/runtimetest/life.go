@@ -21,7 +21,8 @@ func testLife(t *testing.T, s subject) {
 	boot := c.Boot
 	want := pod.Container{
 		ID: c.ID, Name: "main", UID: p.UID, SandboxID: start.Sandbox.ID, Backoff: 3, Boot: boot, State: pod.Running,
-		PID: c.PID, StartedAt: c.StartedAt, Grace: 7 * time.Second, Image: s.Image, ImageID: start.Image.ID,
+		PID: c.PID, StartedAt: c.StartedAt, Termination: pod.Termination{Grace: 7 * time.Second},
+		Image: s.Image, ImageID: start.Image.ID,
 	}
 	if c != want {
 		t.Errorf("running:\n got %+v\nwant %+v", c, want)

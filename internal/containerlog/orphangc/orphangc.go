@@ -1,4 +1,8 @@
-package containerlog
+// Package orphangc removes the logs of pods that do not exist any more, and knows by an attribute of
+// a log directory which podrun owns it. It does not remove the logs of a pod that exists.
+//
+// Begin reading at Collector.
+package orphangc
 
 import (
 	"context"
@@ -18,29 +22,30 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// claimed is the extended attribute of a pod's log directory that names the root directory of the
+// ownerAttr is the extended attribute of a pod's log directory that names the root directory of the
 // podrun that owns the pod. The directory of all logs is shared with the kubelet and with other
-// podrun instances; the attribute tells their logs apart.
-const claimed = "trusted.podrun.root"
+// podrun instances; the attribute distinguishes their logs.
+const ownerAttr = "trusted.podrun.root"
 
-// claim marks a pod's log directory as podrun's. On a file system without extended attributes such
-// logs are still removed together with their pods; only logs of pods whose removal podrun did not
-// see stay.
-func claim(dir, root string) { _ = unix.Setxattr(dir, claimed, []byte(root), 0) }
+// SetOwner marks a pod's log directory as podrun's. On a file system without extended attributes
+// such logs are still removed together with their pods; only logs of pods whose removal podrun did
+// not see stay.
+func SetOwner(dir, root string) { _ = unix.Setxattr(dir, ownerAttr, []byte(root), 0) }
 
-// isClaimed reports whether the directory is marked with that root directory.
-func isClaimed(dir, root string) bool {
+// hasOwner reports whether the directory is marked with that root directory.
+func hasOwner(dir, root string) bool {
 	value := make([]byte, len(root)+1)
-	n, err := unix.Lgetxattr(dir, claimed, value)
+	n, err := unix.Lgetxattr(dir, ownerAttr, value)
 	return err == nil && string(value[:n]) == root
 }
 
 // removing is the prefix of the name of a directory that is being removed.
 const removing = ".going-"
 
-// Retired removes the logs of pods that do not exist any more: logs that were kept for a time, and
-// logs of pods whose removal podrun did not see, for example because its root directory was lost.
-type Retired struct {
+// Collector removes the logs of pods that do not exist any more: logs that were retained for a time,
+// and logs of pods whose removal podrun did not see, for example because its root directory was
+// lost.
+type Collector struct {
 	Dirs layout.Dirs
 	Pods runtime.Lister
 }
@@ -49,33 +54,33 @@ type Retired struct {
 // It returns the names of the removed directories. The logs of a pod of which anything is left
 // stay, and so do directories that are not podrun's. If some directories cannot be removed, it
 // removes the others and returns the joined errors.
-func (r Retired) Remove(ctx context.Context, age time.Duration) (removed []string, err error) {
-	old, err := r.old(time.Now().Add(-age))
+func (c Collector) Remove(ctx context.Context, age time.Duration) (removed []string, err error) {
+	old, err := c.old(time.Now().Add(-age))
 	if err != nil || len(old) == 0 {
 		return nil, err
 	}
 	// Listed after the directories were read: a pod has a manifest before it has logs.
-	all, err := r.Pods.List(ctx)
+	all, err := c.Pods.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("removing old logs: %w", err)
 	}
-	left := map[pod.UID]bool{}
+	exists := map[pod.UID]bool{}
 	for _, o := range all {
-		for _, c := range o.Containers {
-			left[c.UID] = true
+		for _, i := range o.Containers {
+			exists[i.UID] = true
 		}
 		for _, s := range o.Sandboxes {
-			left[s.UID] = true
+			exists[s.UID] = true
 		}
 	}
 	var errs []error
 	for _, name := range old {
-		if left[uidOf(name)] {
+		if exists[uidOf(name)] {
 			continue
 		}
-		if gone, err := r.remove(name); err != nil {
+		if ok, err := c.remove(name); err != nil {
 			errs = append(errs, fmt.Errorf("removing old logs: %w", err))
-		} else if gone {
+		} else if ok {
 			removed = append(removed, name)
 		}
 	}
@@ -84,25 +89,25 @@ func (r Retired) Remove(ctx context.Context, age time.Duration) (removed []strin
 
 // old returns the names of podrun's own log directories whose pod has no directory and in which
 // nothing is newer than the time than.
-func (r Retired) old(than time.Time) ([]string, error) {
-	entries, err := os.ReadDir(r.Dirs.Log)
+func (c Collector) old(than time.Time) ([]string, error) {
+	entries, err := os.ReadDir(c.Dirs.Log)
 	if err != nil {
 		return nil, fmt.Errorf("listing old logs: %w", err)
 	}
 	var out []string
 	for _, e := range entries {
 		name := strings.TrimPrefix(e.Name(), removing)
-		if !e.IsDir() || uidOf(name) == "" || !isClaimed(filepath.Join(r.Dirs.Log, e.Name()), r.Dirs.Root) {
+		if !e.IsDir() || uidOf(name) == "" || !hasOwner(filepath.Join(c.Dirs.Log, e.Name()), c.Dirs.Root) {
 			continue
 		}
 		if name != e.Name() { // an earlier removal was interrupted
 			out = append(out, name)
 			continue
 		}
-		if r.hasPod(name) {
+		if c.hasPod(name) {
 			continue
 		}
-		if at, err := changed(filepath.Join(r.Dirs.Log, name)); err == nil && at.Before(than) {
+		if at, err := modified(filepath.Join(c.Dirs.Log, name)); err == nil && at.Before(than) {
 			out = append(out, name)
 		}
 	}
@@ -110,8 +115,8 @@ func (r Retired) old(than time.Time) ([]string, error) {
 }
 
 // hasPod reports whether the pod's own directory exists, or may exist.
-func (r Retired) hasPod(name string) bool {
-	_, err := os.Lstat(r.Dirs.Pod(uidOf(name)))
+func (c Collector) hasPod(name string) bool {
+	_, err := os.Lstat(c.Dirs.Pod(uidOf(name)))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
@@ -125,8 +130,8 @@ func uidOf(name string) pod.UID {
 	return pod.UID(parts[2])
 }
 
-// changed returns when anything in a directory was last written.
-func changed(dir string) (latest time.Time, err error) {
+// modified returns when anything in a directory was last written.
+func modified(dir string) (latest time.Time, err error) {
 	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error { // trusted: podrun makes logs
 		if err != nil {
 			return err
@@ -143,8 +148,8 @@ func changed(dir string) (latest time.Time, err error) {
 // remove removes a log directory unless its pod exists again. It renames the directory first: a pod
 // that is created after that makes a new log directory; a pod that was created before that has its
 // own directory by then, and its logs are renamed back.
-func (r Retired) remove(name string) (gone bool, err error) {
-	dir, aside := filepath.Join(r.Dirs.Log, name), filepath.Join(r.Dirs.Log, removing+name)
+func (c Collector) remove(name string) (removed bool, err error) {
+	dir, aside := filepath.Join(c.Dirs.Log, name), filepath.Join(c.Dirs.Log, removing+name)
 	if err := errors.Join(sys.NotMounted(dir), sys.NotMounted(aside)); err != nil {
 		return false, err
 	}
@@ -153,7 +158,7 @@ func (r Retired) remove(name string) (gone bool, err error) {
 			return false, err
 		}
 	}
-	if r.hasPod(name) {
+	if c.hasPod(name) {
 		err := unix.Renameat2(unix.AT_FDCWD, aside, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE)
 		if err == nil || !errors.Is(err, fs.ErrExist) {
 			return false, err

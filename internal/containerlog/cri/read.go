@@ -1,4 +1,4 @@
-package containerlog
+package cri
 
 import (
 	"bufio"
@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"podrun.io/podrun/internal/sys"
 )
 
 // ReadOptions select what Read delivers; the fields have the meaning of kubectl's flags of the same
@@ -31,9 +33,9 @@ type ReadOptions struct {
 // inotify watch, of which a machine could run out.
 const recheck = 40 * time.Millisecond
 
-// Read delivers the log at path, including its rotated parts: the lines of stdout to out, those of
-// stderr to errOut, as the container wrote them. The parts of a long line are joined and delivered
-// as they come. It fails with fs.ErrNotExist if there is no log; with Follow it waits for one.
+// Read delivers the log at path, including its segments: the lines of stdout to out, those of stderr
+// to errOut, as the container wrote them. The parts of a long line are joined and delivered as they
+// come. It fails with fs.ErrNotExist if there is no log; with Follow it waits for one.
 func Read(ctx context.Context, path string, o ReadOptions, out, errOut io.Writer) error {
 	r := &reader{path: path, options: o, buf: make([]byte, 0, 64<<10), printer: newPrinter(o, out, errOut)}
 	if err := r.open(ctx); err != nil {
@@ -53,13 +55,13 @@ func (r *reader) open(ctx context.Context) error {
 		if !errors.Is(err, os.ErrNotExist) || stopped {
 			return err
 		}
-		if err := sleep(ctx, recheck); err != nil {
+		if err := sys.Sleep(ctx, recheck); err != nil {
 			return err
 		}
 	}
 }
 
-// begin determines where delivery begins and opens that part.
+// begin determines where delivery begins and opens that segment.
 func (r *reader) begin() error {
 	if r.options.Tail != nil {
 		first, err := lastLines(r.path, *r.options.Tail)
@@ -67,9 +69,9 @@ func (r *reader) begin() error {
 			return err
 		}
 		r.first = first
-		at := first[stdout]
-		if first[stderr].before(at) {
-			at = first[stderr]
+		at := first[Stdout]
+		if first[Stderr].before(at) {
+			at = first[Stderr]
 		}
 		if r.from, err = openFrom(r.path, at.number); err == nil && r.from.number == at.number {
 			r.at = at.offset
@@ -86,22 +88,22 @@ func (r *reader) begin() error {
 	return err
 }
 
-// coarse is more than the granularity of file times.
-const coarse = time.Second
+// timeGranularity is more than the granularity of file times.
+const timeGranularity = time.Second
 
-// firstSince returns the number of the first part that may have entries as new as since: the
+// firstSince returns the number of the first segment that may have entries as new as since: the
 // modification time of a file is not earlier than the time of any entry in it.
 func firstSince(log string, since time.Time) (int, error) {
-	put, err := partsOf(log)
+	segments, err := Segments(log)
 	if err != nil || since.IsZero() {
 		return 0, err
 	}
-	for _, p := range put {
-		if st, err := os.Lstat(p.name()); err != nil || !st.ModTime().Before(since.Add(-coarse)) {
-			return p.number, nil
+	for _, s := range segments {
+		if st, err := os.Lstat(s.Name()); err != nil || !st.ModTime().Before(since.Add(-timeGranularity)) {
+			return s.number, nil
 		}
 	}
-	return nextNumber(put), nil
+	return nextNumber(segments), nil
 }
 
 func closed(c <-chan struct{}) bool {
@@ -113,7 +115,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// position is the position of an entry: the number of the log's part, and the offset in it.
+// position is the position of an entry: the number of the segment, and the offset in it.
 type position struct {
 	number int
 	offset int64
@@ -126,7 +128,7 @@ func (p position) before(q position) bool {
 // reader reads entries forwards.
 type reader struct {
 	path    string
-	from    *opened
+	from    *logFile
 	options ReadOptions
 	printer *printer
 	// at is the offset of buf's first byte; first is where each stream's delivery begins.
@@ -155,16 +157,16 @@ func (r *reader) run(ctx context.Context) error {
 		if err := r.printer.flush(); err != nil {
 			return err
 		}
-		if again, err := r.nextPart(); err != nil || again {
+		if again, err := r.nextSegment(); err != nil || again {
 			if err != nil {
 				return fmt.Errorf("reading log: %w", err)
 			}
 			continue
 		}
 		if stopped {
-			return r.leftover()
+			return r.deliverRest()
 		}
-		if err := sleep(ctx, recheck); err != nil {
+		if err := sys.Sleep(ctx, recheck); err != nil {
 			return err
 		}
 	}
@@ -208,13 +210,13 @@ func (r *reader) line(line []byte, at int64) error {
 	}
 	if !ok {
 		// Not a CRI entry; print it all the same, so that the user sees it.
-		e = entry{stream: stdout, message: line}
+		e = entry{stream: Stdout, message: line}
 	}
 	return r.printer.print(e)
 }
 
-// leftover prints an entry without a newline, which only a log that podrun did not write has.
-func (r *reader) leftover() error {
+// deliverRest prints an entry without a newline, which only a log that podrun did not write has.
+func (r *reader) deliverRest() error {
 	if len(r.buf) == 0 {
 		return nil
 	}
@@ -224,11 +226,11 @@ func (r *reader) leftover() error {
 	return r.printer.flush()
 }
 
-// nextPart is called at the end of a file and reports whether there is more to read now. A rotated
-// part does not grow any more, so the next part follows. The current log may have been rotated
+// nextSegment is called at the end of a file and reports whether there is more to read now. A
+// segment does not grow any more, so the next file follows. The current log may have been rotated
 // since it was opened, and then its last entries are still to be read.
-func (r *reader) nextPart() (bool, error) {
-	if r.from.written {
+func (r *reader) nextSegment() (bool, error) {
+	if r.from.current {
 		return r.replaced()
 	}
 	next, err := openFrom(r.path, r.from.number+1)
@@ -238,7 +240,7 @@ func (r *reader) nextPart() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := r.leftover(); err != nil {
+	if err := r.deliverRest(); err != nil {
 		next.close()
 		return false, err
 	}
@@ -262,10 +264,10 @@ func (r *reader) replaced() (bool, error) {
 		return false, err
 	}
 	if !os.SameFile(now, mine) {
-		r.from.written = false
-		put, err := partsOf(r.path)
-		if err == nil && nextNumber(put) <= r.from.number {
-			r.from.number, r.first = r.from.number-1, [2]position{} // another program renamed it, without a part number
+		r.from.current = false
+		segments, err := Segments(r.path)
+		if err == nil && nextNumber(segments) <= r.from.number {
+			r.from.number, r.first = r.from.number-1, [2]position{} // another program renamed it, without a number
 		}
 		return true, err
 	}
@@ -279,26 +281,26 @@ func (r *reader) replaced() (bool, error) {
 // printer writes entries as lines.
 type printer struct {
 	out        [2]*bufio.Writer
-	last       stream
+	last       Stream
 	timestamps bool
 	since      []byte
-	// inside: the stream's last entry was a part of a line; hidden: that line is left out.
-	inside, hidden [2]bool
+	// midLine: the stream's last entry was partial; hidden: that line is left out.
+	midLine, hidden [2]bool
 }
 
 func newPrinter(o ReadOptions, out, errOut io.Writer) *printer {
 	p := &printer{timestamps: o.Timestamps, out: [2]*bufio.Writer{
 		bufio.NewWriterSize(out, 32<<10), bufio.NewWriterSize(errOut, 32<<10)}}
 	if !o.Since.IsZero() {
-		p.since = o.Since.UTC().AppendFormat(nil, stampLayout)
+		p.since = o.Since.UTC().AppendFormat(nil, timeLayout)
 	}
 	return p
 }
 
 func (p *printer) print(e entry) error {
 	s := e.stream
-	begins := !p.inside[s]
-	p.inside[s] = e.part
+	begins := !p.midLine[s]
+	p.midLine[s] = e.partial
 	if begins {
 		p.hidden[s] = len(e.stamp) > 0 && earlier(e.stamp, p.since)
 	}
@@ -318,7 +320,7 @@ func (p *printer) print(e entry) error {
 		_ = w.WriteByte(' ')
 	}
 	_, err := w.Write(e.message)
-	if !e.part {
+	if !e.partial {
 		err = w.WriteByte('\n')
 	}
 	return err
@@ -341,5 +343,5 @@ func earlier(stamp, since []byte) bool {
 }
 
 func (p *printer) flush() error {
-	return errors.Join(p.out[stdout].Flush(), p.out[stderr].Flush())
+	return errors.Join(p.out[Stdout].Flush(), p.out[Stderr].Flush())
 }

@@ -1,4 +1,4 @@
-package containerlog
+package cri
 
 import (
 	"bytes"
@@ -8,17 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"podrun.io/podrun/internal/test"
 )
 
-func cpu(t testing.TB) time.Duration {
-	var u syscall.Rusage
-	must(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
+var must, eventually = test.Must, test.Eventually
 
 const sample = `2026-01-02T15:04:01.000000000Z stdout F one
 2026-01-02T15:04:02.000000000Z stderr F two
@@ -97,24 +93,6 @@ func TestOrderOnOneTerminal(t *testing.T) {
 	}
 }
 
-// safeBuffer can be looked at while it is written to.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 func TestFollowAcrossRotationUntilStop(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "0.log")
@@ -124,7 +102,7 @@ func TestFollowAcrossRotationUntilStop(t *testing.T) {
 		_, err = f.WriteString("2026-01-02T15:04:01.000000000Z stdout F " + text + "\n")
 		must(t, errors.Join(err, f.Close()))
 	}
-	var out safeBuffer
+	var out test.Buffer
 	stop, done := make(chan struct{}), make(chan error)
 	go func() {
 		done <- Read(context.Background(), path, ReadOptions{Follow: true, Stop: stop}, &out, &out)
@@ -143,6 +121,22 @@ func TestFollowAcrossRotationUntilStop(t *testing.T) {
 	}
 }
 
+// TestSinceSkipsSegments: segments whose last entry is too old are not read.
+func TestSinceSkipsSegments(t *testing.T) {
+	t.Parallel()
+	log, now := write(t, sample), time.Now()
+	for n, age := range []time.Duration{3 * time.Hour, 2 * time.Hour, time.Minute} {
+		at := now.Add(-age)
+		must(t, os.WriteFile(segmentPath(log, n+1, at), []byte(sample), 0o600))
+		must(t, os.Chtimes(segmentPath(log, n+1, at), at, at))
+	}
+	for since, want := range map[time.Duration]int{4 * time.Hour: 1, time.Hour: 3, 0: 4} {
+		if number, err := firstSince(log, now.Add(-since)); err != nil || number != want {
+			t.Errorf("since %s: from segment %d, %v, want %d", since, number, err, want)
+		}
+	}
+}
+
 // TestFollowOfShorterLog: a log that was emptied is read from its start; one that was cut back is
 // read from the same offset.
 func TestFollowOfShorterLog(t *testing.T) {
@@ -151,7 +145,7 @@ func TestFollowOfShorterLog(t *testing.T) {
 	f, err := os.Open(path)
 	must(t, err)
 	defer f.Close()
-	r := &reader{path: path, from: &opened{ReaderAt: f, file: f, number: 1, written: true}, options: ReadOptions{Follow: true}}
+	r := &reader{path: path, from: &logFile{ReaderAt: f, file: f, number: 1, current: true}, options: ReadOptions{Follow: true}}
 	for size, again := range map[int64]bool{40: false, 0: true} {
 		r.at = int64(len(sample))
 		must(t, os.Truncate(path, size))
@@ -165,7 +159,7 @@ func TestFollowOfShorterLog(t *testing.T) {
 func TestFollowEndsWithContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
-	var out safeBuffer
+	var out test.Buffer
 	done := make(chan error)
 	go func() { done <- Read(ctx, write(t, sample), ReadOptions{Follow: true}, &out, &out) }()
 	eventually(t, "output", func() bool { return strings.HasSuffix(out.String(), "six without end") })

@@ -10,23 +10,24 @@ import (
 	"testing"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/containerlog/cri"
 )
 
 // successor is another instance of the same attempt, as there is when what was kept of a pod is lost.
-func (r room) successor() room {
+func (r fixture) successor() fixture {
 	next := r
 	next.inst.ID = "i2"
 	must(r.t, os.MkdirAll(next.rawDir(), 0o755))
-	for _, s := range []stream{stdout, stderr} {
+	for _, s := range streams {
 		next.append(s, "")
 	}
 	return next
 }
 
 // everything is what the log's files have.
-func (r room) everything() string {
+func (r fixture) everything() string {
 	r.t.Helper()
-	out, _ := r.read(ReadOptions{})
+	out, _ := r.read(cri.ReadOptions{})
 	return out
 }
 
@@ -37,13 +38,13 @@ func TestTwoInstancesOfAnAttempt(t *testing.T) {
 	for name, open := range map[string]bool{"one process": true, "a process for each batch": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			old := newRoom(t)
+			old := newFixture(t)
 			tailer := New(Options{Dirs: old.dirs, Log: quiet})
 			var kept []*converter
-			batch := func(r room) {
+			batch := func(r fixture) {
 				t.Helper()
 				if !open {
-					must(t, CatchUp(context.Background(), r.dirs, r.inst))
+					must(t, catchUp(context.Background(), r.dirs, r.inst))
 					return
 				}
 				for _, c := range kept {
@@ -60,17 +61,17 @@ func TestTwoInstancesOfAnAttempt(t *testing.T) {
 				_, err = c.batch(newBuffers(), false)
 				must(t, err)
 			}
-			old.append(stdout, "old 1\n")
+			old.append(cri.Stdout, "old 1\n")
 			batch(old)
 			next := old.successor()
 			for _, n := range []string{"1\n", "2\n", "3\n"} {
-				next.append(stdout, "new "+n)
+				next.append(cri.Stdout, "new "+n)
 				batch(next)
-				old.append(stdout, "late "+n)
+				old.append(cri.Stdout, "late "+n)
 				batch(old)
 			}
 			must(t, tailer.Finish(context.Background(), old.inst))
-			next.append(stdout, "new 4\n")
+			next.append(cri.Stdout, "new 4\n")
 			must(t, tailer.Finish(context.Background(), next.inst))
 			got := next.everything()
 			if want := "old 1\nlate 1\nlate 2\nlate 3\nnew 1\nnew 2\nnew 3\nnew 4\n"; got != want {
@@ -88,8 +89,8 @@ func TestTwoInstancesOfAnAttempt(t *testing.T) {
 // TestPartThatIsWrittenTo: a rotated part is not compressed while an instance writes to it.
 func TestPartThatIsWrittenTo(t *testing.T) {
 	t.Parallel()
-	old := newRoom(t)
-	old.append(stdout, "old 1\n")
+	old := newFixture(t)
+	old.append(cri.Stdout, "old 1\n")
 	c, err := openConverter(old.dirs, old.inst, Rotation{})
 	must(t, err)
 	defer c.close()
@@ -98,8 +99,8 @@ func TestPartThatIsWrittenTo(t *testing.T) {
 	next := old.successor()
 	rotation := Rotation{Size: 50, Files: 9}
 	next.fill(rotation, 0, 8)
-	must(t, groom(old.log(), rotation.Files))
-	old.append(stdout, "old 2\n")
+	must(t, cleanSegments(old.log(), rotation.Files))
+	old.append(cri.Stdout, "old 2\n")
 	_, err = c.batch(newBuffers(), false)
 	must(t, err)
 	if got := next.everything(); !strings.HasPrefix(got, "old 1\nold 2\nline 0\n") {
@@ -111,9 +112,9 @@ func TestPartThatIsWrittenTo(t *testing.T) {
 // its attempt, and a checkpoint without the log's inode.
 func TestLegacyInstance(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
-	r.append(stdout, "one\n")
-	must(t, CatchUp(context.Background(), r.dirs, r.inst))
+	r := newFixture(t)
+	r.append(cri.Stdout, "one\n")
+	must(t, catchUp(context.Background(), r.dirs, r.inst))
 	legacy := r.dirs.RawLogs(r.inst)[1]
 	must(t, os.Rename(r.rawDir(), legacy))
 	if filepath.Base(legacy) != "log.app.2" {
@@ -129,7 +130,7 @@ func TestLegacyInstance(t *testing.T) {
 		copy(file[slot.slot():], slot.encodeLegacy())
 	}
 	must(t, os.WriteFile(filepath.Join(legacy, "checkpoint"), file, 0o600))
-	f, err := os.OpenFile(rawPath(legacy, stdout), os.O_APPEND|os.O_WRONLY, 0)
+	f, err := os.OpenFile(rawPath(legacy, cri.Stdout), os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
 	_, err = f.WriteString("two\n")
 	must(t, err)
@@ -147,12 +148,12 @@ func TestLegacyInstance(t *testing.T) {
 // files of an instance of the same attempt that the former version started.
 func TestFinishedBesideLegacy(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newFixture(t)
 	legacy := r.dirs.RawLogs(r.inst)[1]
 	must(t, os.MkdirAll(legacy, 0o755))
-	must(t, os.WriteFile(rawPath(legacy, stdout), []byte("theirs\n"), 0o600))
+	must(t, os.WriteFile(rawPath(legacy, cri.Stdout), []byte("theirs\n"), 0o600))
 	must(t, os.WriteFile(layout.TerminationLog(legacy), nil, 0o600))
-	r.append(stdout, "one\n")
+	r.append(cri.Stdout, "one\n")
 	tailer := New(Options{Dirs: r.dirs, Log: quiet})
 	for range 2 {
 		must(t, tailer.Finish(context.Background(), r.inst))
@@ -168,7 +169,7 @@ func TestFinishedBesideLegacy(t *testing.T) {
 // encodeLegacy is what the former version wrote.
 func (c checkpoint) encodeLegacy() []byte {
 	b := make([]byte, 0, slotSize)
-	for _, v := range []uint64{legacyMagic, c.seq, uint64(c.raw[stdout]), uint64(c.raw[stderr]), uint64(c.size)} {
+	for _, v := range []uint64{legacyMagic, c.seq, uint64(c.raw[cri.Stdout]), uint64(c.raw[cri.Stderr]), uint64(c.size)} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))[:slotSize]

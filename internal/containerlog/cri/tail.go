@@ -1,4 +1,4 @@
-package containerlog
+package cri
 
 import (
 	"bytes"
@@ -8,14 +8,14 @@ import (
 	"os"
 )
 
-// searchBack bounds the search for the beginning of a line whose parts alternate with entries of
+// searchLimit bounds the search for the beginning of a line whose parts alternate with entries of
 // the other stream.
-const searchBack = 1 << 20
+const searchLimit = 1 << 20
 
 // lastLines returns, for each stream, where the log's last n lines begin. It reads backwards, and
 // no more than necessary.
 func lastLines(log string, n int) ([2]position, error) {
-	t := tally{want: n}
+	t := lineCounter{want: n}
 	o, err := openNewest(log)
 	for {
 		if err != nil {
@@ -33,21 +33,21 @@ func lastLines(log string, n int) ([2]position, error) {
 	}
 }
 
-// openNewest opens the current file or, if there is none, the newest rotated part.
-func openNewest(log string) (*opened, error) {
+// openNewest opens the current file or, if there is none, the newest segment.
+func openNewest(log string) (*logFile, error) {
 	o, err := openFrom(log, math.MaxInt)
 	if !errors.Is(err, os.ErrNotExist) {
 		return o, err
 	}
-	put, bad := partsOf(log)
-	if bad != nil || len(put) == 0 {
-		return nil, errors.Join(err, bad)
+	segments, listErr := Segments(log)
+	if listErr != nil || len(segments) == 0 {
+		return nil, errors.Join(err, listErr)
 	}
-	return openFrom(log, put[len(put)-1].number)
+	return openFrom(log, segments[len(segments)-1].number)
 }
 
-// openAt opens the part with that number; fs.ErrNotExist if it was removed.
-func openAt(log string, number int) (*opened, error) {
+// openAt opens the segment with that number; fs.ErrNotExist if it was removed.
+func openAt(log string, number int) (*logFile, error) {
 	o, err := openFrom(log, number)
 	if err == nil && o.number > number {
 		o.close()
@@ -56,26 +56,26 @@ func openAt(log string, number int) (*opened, error) {
 	return o, err
 }
 
-// tally counts lines from the end.
-type tally struct {
-	want  int
-	begun bool
-	first [2]position
+// lineCounter counts lines from the end.
+type lineCounter struct {
+	want    int
+	started bool
+	first   [2]position
 	// open: the line at first[s] may begin earlier.
-	open  [2]bool
-	apart int64 // bytes since the lowest position in first
+	open     [2]bool
+	distance int64 // bytes since the lowest position in first
 }
 
 // addAll adds the entries of a file, the last one first; false if earlier entries are not needed.
-func (t *tally) addAll(o *opened) (more bool, err error) {
-	file, size, err := o.whole()
+func (t *lineCounter) addAll(o *logFile) (more bool, err error) {
+	file, size, err := o.randomAccess()
 	if err != nil {
 		return false, err
 	}
-	if !t.begun {
-		t.begun, t.first = true, [2]position{{o.number, size}, {o.number, size}}
+	if !t.started {
+		t.started, t.first = true, [2]position{{o.number, size}, {o.number, size}}
 	}
-	b := &backward{file: file, at: size}
+	b := &backwardReader{file: file, at: size}
 	for {
 		line, at, err := b.previous()
 		if errors.Is(err, io.EOF) {
@@ -91,39 +91,39 @@ func (t *tally) addAll(o *opened) (more bool, err error) {
 }
 
 // add adds the entry before those added so far; false if it and earlier ones are not needed.
-func (t *tally) add(line []byte, at position) bool {
+func (t *lineCounter) add(line []byte, at position) bool {
 	e, ok := parse(line)
 	if !ok {
-		e = entry{stream: stdout}
+		e = entry{stream: Stdout}
 	}
 	s := e.stream
-	belongs := e.part && t.open[s]
-	t.apart += int64(len(line))
+	belongs := e.partial && t.open[s]
+	t.distance += int64(len(line))
 	if !belongs {
 		t.open[s] = false
 		if t.want == 0 {
 			// From here on, only parts of lines that are already counted are needed.
-			return (t.open[stdout] || t.open[stderr]) && t.apart < searchBack
+			return (t.open[Stdout] || t.open[Stderr]) && t.distance < searchLimit
 		}
 		t.want--
 		t.open[s] = true
 	}
-	t.first[s], t.apart = at, 0
+	t.first[s], t.distance = at, 0
 	return true
 }
 
-// backward returns a file's lines from the last to the first.
-type backward struct {
+// backwardReader returns a file's lines from the last to the first.
+type backwardReader struct {
 	file io.ReaderAt
 	at   int64  // offset of buf's first byte
 	buf  []byte // bytes that were read and not returned yet
 }
 
-const backwardStep = 64 << 10
+const blockSize = 64 << 10
 
 // previous returns the preceding line, without its newline, and its offset. The bytes are valid
 // until the next call. It returns io.EOF at the start of the file.
-func (b *backward) previous() ([]byte, int64, error) {
+func (b *backwardReader) previous() ([]byte, int64, error) {
 	for {
 		// A final newline belongs to the line that it ends.
 		end := len(b.buf)
@@ -143,7 +143,7 @@ func (b *backward) previous() ([]byte, int64, error) {
 			b.buf = nil
 			return line, 0, nil
 		}
-		step := min(b.at, backwardStep)
+		step := min(b.at, blockSize)
 		grown := make([]byte, int(step)+len(b.buf))
 		if _, err := b.file.ReadAt(grown[:step], b.at-step); err != nil {
 			return nil, 0, err

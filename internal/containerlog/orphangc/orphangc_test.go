@@ -1,4 +1,4 @@
-package containerlog
+package orphangc
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/test"
 )
 
 // left is what is left of pods.
@@ -25,31 +26,33 @@ type left struct {
 
 func (l left) List(context.Context) ([]pod.Observed, error) { return l.pods, l.err }
 
-// shelf is a directory of pods' logs.
-type shelf struct {
+var must = test.Must
+
+// logDir is a directory of pods' logs.
+type logDir struct {
 	t testing.TB
-	Retired
+	Collector
 }
 
-func newShelf(t testing.TB, pods left) shelf {
+func newLogDir(t testing.TB, pods left) logDir {
 	t.Helper()
 	dir := t.TempDir()
-	claim(dir, "x")
-	if !isClaimed(dir, "x") {
+	SetOwner(dir, "x")
+	if !hasOwner(dir, "x") {
 		t.Skip("attributes of files are for root, where the file system has them")
 	}
-	return shelf{t, Retired{Dirs: layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}, Pods: pods}}
+	return logDir{t, Collector{Dirs: layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}, Pods: pods}}
 }
 
 // put makes logs that were written to two hours ago, of a pod that podrun kept below root.
-func (s shelf) put(name, root string) string {
+func (s logDir) put(name, root string) string {
 	s.t.Helper()
 	dir := filepath.Join(s.Dirs.Log, name)
 	file := filepath.Join(dir, "c", "0.log")
 	must(s.t, os.MkdirAll(filepath.Dir(file), 0o755))
 	must(s.t, os.WriteFile(file, []byte("a line\n"), 0o640))
 	if root != "" {
-		claim(dir, root)
+		SetOwner(dir, root)
 	}
 	at := time.Now().Add(-2 * time.Hour)
 	for _, path := range []string{file, filepath.Dir(file), dir} {
@@ -58,7 +61,7 @@ func (s shelf) put(name, root string) string {
 	return dir
 }
 
-func (s shelf) names() []string {
+func (s logDir) names() []string {
 	s.t.Helper()
 	entries, err := os.ReadDir(s.Dirs.Log)
 	must(s.t, err)
@@ -71,7 +74,7 @@ func (s shelf) names() []string {
 
 func TestOldLogsOfPodsThatAreGone(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t, left{pods: []pod.Observed{{
+	s := newLogDir(t, left{pods: []pod.Observed{{
 		Containers: []pod.Container{{UID: "contained"}}, Sandboxes: []pod.Sandbox{{UID: "sandboxed"}},
 	}}})
 	root := s.Dirs.Root
@@ -105,7 +108,7 @@ func TestOldLogsOfPodsThatAreGone(t *testing.T) {
 // mounted in the log directory.
 func TestOldLogsStayUnlessSure(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t, left{err: runtime.ErrUnavailable})
+	s := newLogDir(t, left{err: runtime.ErrUnavailable})
 	dir := s.put("ns_gone_u1", s.Dirs.Root)
 	if removed, err := s.Remove(t.Context(), 0); !errors.Is(err, runtime.ErrUnavailable) || len(removed) > 0 {
 		t.Errorf("%q, %v", removed, err)
@@ -130,7 +133,7 @@ func TestOldLogsStayUnlessSure(t *testing.T) {
 // there.
 func TestOldLogsOfAPodThatComesBack(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t, left{})
+	s := newLogDir(t, left{})
 	dir := s.put("ns_web_u1", s.Dirs.Root)
 	must(t, os.MkdirAll(s.Dirs.Pod("u1"), 0o755)) // after it was seen that there is none
 	if gone, err := s.remove("ns_web_u1"); err != nil || gone {
@@ -162,17 +165,5 @@ func TestOldLogsOfAPodThatComesBack(t *testing.T) {
 	must(t, os.Rename(dir, aside))
 	if removed, err := s.Remove(t.Context(), time.Hour); err != nil || len(removed) != 1 || len(s.names()) > 0 {
 		t.Errorf("%q, %v; there are %q", removed, err, s.names())
-	}
-}
-
-// TestLogsAreClaimed: the log directory of a pod is marked with podrun's root directory.
-func TestLogsAreClaimed(t *testing.T) {
-	t.Parallel()
-	newShelf(t, left{})
-	r := newRoom(t)
-	r.append(stdout, "a line\n")
-	must(t, CatchUp(t.Context(), r.dirs, r.inst))
-	if dir := r.dirs.PodLogs(r.inst.Key, r.inst.UID); !isClaimed(dir, r.dirs.Root) {
-		t.Errorf("%s is not marked", dir)
 	}
 }

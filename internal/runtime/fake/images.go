@@ -1,0 +1,99 @@
+package fake
+
+import (
+	"context"
+	"fmt"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// imageDriver is the Engine as runtime.Images.
+type imageDriver struct{ *Engine }
+
+// Resolve returns an image that AddImage or Pull added.
+func (r imageDriver) Resolve(ctx context.Context, ref string) (pod.Image, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "Resolve", ref); err != nil {
+		return pod.Image{}, err
+	}
+	i, ok := r.images[ref]
+	if !ok {
+		return i, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
+	}
+	return i, nil
+}
+
+// Pull adds the image.
+func (r imageDriver) Pull(ctx context.Context, ref string, _ ...[]byte) (pod.Image, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "Pull", ref); err != nil {
+		return pod.Image{}, err
+	}
+	for r.slow[ref] != nil {
+		slow := r.slow[ref]
+		r.mu.Unlock()
+		select {
+		case <-slow.changed:
+		case <-ctx.Done():
+		}
+		r.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return pod.Image{}, err
+		}
+	}
+	r.images[ref] = pod.Image{Name: ref, ID: ref + "@sha256:fake"}
+	return r.images[ref], nil
+}
+
+// slowPull is the progress of a pull that does not complete until it is changed.
+type slowPull struct {
+	progress pod.Progress
+	changed  chan struct{}
+}
+
+// SlowPull makes pulls of ref stop at the progress p; nil lets them complete.
+func (r *Engine) SlowPull(ref string, p *pod.Progress) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if before := r.slow[ref]; before != nil {
+		close(before.changed)
+	}
+	delete(r.slow, ref)
+	if p != nil {
+		r.slow[ref] = &slowPull{progress: *p, changed: make(chan struct{})}
+	}
+}
+
+// Pulling returns the progress that SlowPull set.
+func (r imageDriver) Pulling(ref string) (pod.Progress, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slow := r.slow[ref]; slow != nil {
+		return slow.progress, true
+	}
+	return pod.Progress{}, false
+}
+
+// Show returns the path at which the files would be mounted.
+func (r imageDriver) Show(ctx context.Context, image pod.Image, uid pod.UID, volume string) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "Show", image.Name); err != nil {
+		return "", err
+	}
+	if _, ok := r.images[image.Name]; !ok {
+		return "", fmt.Errorf("image %s: %w", image.Name, runtime.ErrNotFound)
+	}
+	return "/fake/" + string(uid) + "/" + volume, nil
+}
+
+// AddImage adds an image and sets the behaviour of its process.
+func (r *Engine) AddImage(ref string, s Script) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.images[ref] = pod.Image{Name: ref, ID: ref + "@sha256:fake"}
+	r.scripts[ref] = s
+}
