@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -13,7 +15,7 @@ type StorageLimits struct {
 	// Containers are the limits of each container's writable layer and logs, by container name.
 	Containers map[string]resource.Quantity
 	// Whole is the limit of all of that together, which includes emptyDirs without a limit of their
-	// own and the files that podrun provides under /etc; nil if there is none.
+	// own, ConfigMaps and other files that podrun writes, and those under /etc; nil if there is none.
 	Whole *resource.Quantity
 }
 
@@ -56,6 +58,32 @@ func OnDisk(v *v1.Volume) bool {
 	return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
 }
 
+const (
+	// MaxFilled is the most, in bytes, that podrun writes into a volume of a ConfigMap, a Secret,
+	// fields of the pod, or several of them, and MaxFilledPod into all such volumes of a pod: a few
+	// items may name one value any number of times. Kubernetes limits an object to 1 MiB.
+	MaxFilled, MaxFilledPod = 16 << 20, 64 << 20
+	// FileBlock is the size of the blocks that such a file counts in. A directory counts as one.
+	FileBlock = 4 << 10
+)
+
+// Filled reports whether podrun writes v's files, and if it does, whether it keeps them in memory:
+// those of a Secret are never on the disk.
+func Filled(v *v1.Volume) (filled, memory bool) {
+	if v.Projected != nil {
+		return true, slices.ContainsFunc(v.Projected.Sources,
+			func(s v1.VolumeProjection) bool { return s.Secret != nil })
+	}
+	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil, v.Secret != nil
+}
+
+// Counts reports whether v counts against its pod's ephemeral storage: an emptyDir on disk or files
+// that podrun writes there.
+func Counts(v *v1.Volume) bool {
+	filled, memory := Filled(v)
+	return OnDisk(v) || filled && !memory
+}
+
 // Space is an amount of disk space and a number of files.
 type Space struct{ Bytes, Files int64 }
 
@@ -64,7 +92,7 @@ func (s Space) Add(o Space) Space { return Space{s.Bytes + o.Bytes, s.Files + o.
 
 // Usage is the measured local ephemeral storage of a pod in bytes.
 type Usage struct {
-	// Volumes holds the usage of emptyDirs, by volume name. Containers holds the usage of writable
+	// Volumes holds the usage of the volumes that count, by volume name. Containers holds the usage of writable
 	// layers and logs, by container name.
 	Volumes, Containers map[string]int64
 	// Etc is the size of the files that podrun provides in all of the pod's containers, such as

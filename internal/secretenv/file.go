@@ -36,7 +36,11 @@ func Write(dir, id string, p Process) error {
 		return err
 	}
 	defer d.Close()
-	return replace(d, fileOf(id), text)
+	if err = replace(d, fileOf(id), text); errors.Is(err, unix.ENOSPC) {
+		return fmt.Errorf("the variables and arguments of the pod's containers with Secrets do not fit into the "+
+			"memory for them: %w", err)
+	}
+	return err
 }
 
 // Remove removes from dir everything that is stored for a container. It is no error if nothing is.
@@ -202,7 +206,7 @@ func replace(dir *os.File, name string, text []byte) error {
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+		return errors.Join(err, unix.Unlinkat(parent, other, 0)) // it would take the place of others
 	}
 	return unix.Renameat(parent, other, parent, name)
 }

@@ -141,7 +141,7 @@ func (s *storage) volumes(p *v1.Pod, m measured, out *kubelet.PodStats) pod.Spac
 		if claim := v.PersistentVolumeClaim; claim != nil {
 			one.PVCRef = &kubelet.PVCReference{Name: claim.ClaimName, Namespace: p.Namespace}
 		}
-		if pod.OnDisk(v) || v.ConfigMap != nil {
+		if pod.Counts(v) {
 			ephemeral = ephemeral.Add(used)
 		}
 		out.VolumeStats = append(out.VolumeStats, one)

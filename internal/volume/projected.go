@@ -20,7 +20,7 @@ import (
 func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) {
 	kind, memory := filledKind(volume)
 	is := v.dirs.Revision(in.Pod.UID).Volume(kind, volume.Name)
-	files, missing := fillAgain(in, volume, is)
+	now, missing := fillAgain(in, volume, is)
 	var absent *absentError
 	before := errors.As(missing, &absent) && isWritten(is)
 	if missing != nil && !before {
@@ -40,12 +40,44 @@ func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) 
 			"pod", pod.KeyOf(in.Pod).String(), "volume", volume.Name, "err", missing)
 		return dir, nil
 	}
-	return dir, v.write(in.Pod, dir, files)
+	return dir, v.write(in.Pod, dir, now.files)
+}
+
+// checkFilled returns an error if podrun would write more into the pod's volumes than
+// pod.MaxFilled, or pod.MaxFilledPod into all of them: that is not part of what the pod's memory
+// limits apply to. It counts all volumes, in whatever order containers mount them.
+func (v *Volumes) checkFilled(ctx context.Context, in pod.Inside) error {
+	var total int64
+	for i := range in.Pod.Spec.Volumes {
+		volume := &in.Pod.Spec.Volumes[i]
+		if !isFilled(volume) || !isComponent(volume.Name) {
+			continue
+		}
+		kind, _ := filledKind(volume)
+		dir := v.dirs.Revision(in.Pod.UID).Volume(kind, volume.Name)
+		now, err := fillAgain(in, volume, dir)
+		if errors.Is(err, errFull) {
+			return fmt.Errorf("volume %q: %w", volume.Name, err)
+		}
+		if err != nil && isWritten(dir) { // it keeps what it has
+			used, _, err := sys.TreeSize(ctx, dir)
+			if err != nil {
+				return err
+			}
+			now.space = max(now.space, used)
+		}
+		if total += now.space; total > pod.MaxFilledPod {
+			return fmt.Errorf("volume %q: with it the pod's ConfigMap, Secret, downwardAPI and projected volumes "+
+				"take more than %d MiB, the most for a pod", volume.Name, pod.MaxFilledPod>>20)
+		}
+	}
+	return nil
 }
 
 // mountSecret mounts memory that is not swapped out, if the kernel supports that, and other memory
-// if not.
+// if not. During an update a volume has both contents, and a long link takes a block too.
 func (v *Volumes) mountSecret(uid pod.UID, dir, options string) error {
+	options += fmt.Sprintf(",size=%d", 4*pod.MaxFilled)
 	if err := v.mountMemory(uid, dir, "tmpfs", options+",noswap"); err == nil {
 		return nil
 	}
@@ -84,6 +116,9 @@ func (v *Volumes) write(p *v1.Pod, dir string, files payload) error {
 // once never sees files of both the old and the new content. If an object is missing at the moment,
 // its volume keeps its previous content.
 func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
+	if err := v.checkFilled(ctx, in); err != nil {
+		return err
+	}
 	var errs []error
 	for i := range in.Pod.Spec.Volumes {
 		volume := &in.Pod.Spec.Volumes[i]
@@ -98,9 +133,9 @@ func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
 		if !isWritten(dir) {
 			continue // the start of a container prepares it
 		}
-		files, err := fillAgain(in, volume, dir)
+		now, err := fillAgain(in, volume, dir)
 		if err == nil {
-			err = v.write(in.Pod, dir, files)
+			err = v.write(in.Pod, dir, now.files)
 		}
 		var absent *absentError
 		switch {

@@ -95,6 +95,9 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 	if len(in.Container.VolumeDevices) > 0 {
 		return nil, fmt.Errorf("volume device %q: volumeDevices are not supported", in.Container.VolumeDevices[0].Name)
 	}
+	if err := v.checkFilled(ctx, in); err != nil {
+		return nil, fmt.Errorf("MountVolume.SetUp failed for %w", err)
+	}
 	if err := v.readyWithheld(in); err != nil {
 		return nil, err
 	}

@@ -198,8 +198,8 @@ var table = map[string]map[string]rule{
 	},
 	"ResourceList": {
 		"cpu": yes(""), "memory": yes(""),
-		"ephemeral-storage": limited("of containers: emptyDirs on disk, logs and what is written into " +
-			"root filesystems; a pod that exceeds a limit fails, as soon as that is seen: every 10 s"),
+		"ephemeral-storage": limited("of containers: emptyDirs on disk, files that podrun writes for ConfigMap, " +
+			"downwardAPI and projected volumes, logs and what is written into root filesystems; a pod that exceeds a limit fails, as soon as that is seen: every 10 s"),
 		"hugepages-*": yes("of a size that the machine has pages of, where the cgroup controller " +
 			"hugetlb is in use"),
 		"*": limited("whole numbers of devices that the node's --node-config names, as " +

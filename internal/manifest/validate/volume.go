@@ -76,6 +76,7 @@ func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
 		return append(validateMode(s.Projected.DefaultMode, at.Child("defaultMode")),
 			validateProjections(s.Projected.Sources, at)...)
 	})
+	errs = append(errs, validateCount(s, path)...)
 	judge("image", s.Image != nil, func(at *field.Path) field.ErrorList {
 		errs := named(s.Image.Reference, at.Child("reference"))
 		if strings.TrimSpace(s.Image.Reference) != s.Image.Reference {
@@ -86,6 +87,38 @@ func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
 			supported(s.Image.PullPolicy, at.Child("pullPolicy"), v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)...)
 	})
 	return errs
+}
+
+// validateCount refuses more files than podrun writes into a volume. How large they are is known when
+// the ConfigMap or Secret is.
+func validateCount(s *v1.VolumeSource, path *field.Path) field.ErrorList {
+	const most = pod.MaxFilled / pod.FileBlock
+	given := 0
+	switch {
+	case s.Secret != nil:
+		given, path = len(s.Secret.Items), path.Child("secret", "items")
+	case s.ConfigMap != nil:
+		given, path = len(s.ConfigMap.Items), path.Child("configMap", "items")
+	case s.DownwardAPI != nil:
+		given, path = len(s.DownwardAPI.Items), path.Child("downwardAPI", "items")
+	case s.Projected != nil:
+		path = path.Child("projected", "sources")
+		for _, from := range s.Projected.Sources {
+			given++
+			switch {
+			case from.Secret != nil:
+				given += max(1, len(from.Secret.Items)) - 1
+			case from.ConfigMap != nil:
+				given += max(1, len(from.ConfigMap.Items)) - 1
+			case from.DownwardAPI != nil:
+				given += max(1, len(from.DownwardAPI.Items)) - 1
+			}
+		}
+	}
+	if given > most {
+		return field.ErrorList{field.TooMany(path, given, most)}
+	}
+	return nil
 }
 
 func named(name string, path *field.Path) field.ErrorList {

@@ -10,6 +10,7 @@ package dns
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/publicsuffix"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint"
@@ -177,13 +179,15 @@ func (n *Names) catchUp() ([]peer, error) {
 }
 
 // refresh reads all pods and rewrites the files whose contents have changed. written has the
-// contents last written, by UID.
+// contents last written, by UID. A file that cannot be written, as while its container executes it,
+// keeps no other from being written.
 func (n *Names) refresh(hosts Hosts, written map[pod.UID]string) error {
 	peers, err := n.catchUp()
 	if err != nil {
 		return err
 	}
 	there := map[pod.UID]bool{}
+	var errs []error
 	for _, p := range peers {
 		there[p.pod.UID] = true
 		now := fingerprint(n.Of(p.pod))
@@ -191,12 +195,13 @@ func (n *Names) refresh(hosts Hosts, written map[pod.UID]string) error {
 			continue
 		}
 		if err := hosts.RefreshHosts(p.pod, p.sandbox); err != nil {
-			return err
+			errs = append(errs, err)
+			continue
 		}
 		written[p.pod.UID] = now
 	}
 	maps.DeleteFunc(written, func(uid pod.UID, _ string) bool { return !there[uid] })
-	return nil
+	return errors.Join(errs...)
 }
 
 func fingerprint(entries []pod.HostEntry) string {
@@ -246,7 +251,8 @@ func (n *Names) newest(of []*checkpoint.Checkpoint) (*checkpoint.Checkpoint, pod
 
 // called returns the names of p for a pod of namespace from: the manifest's name, the full one with
 // the node's name, the hostname and <hostname>.<subdomain>; and each of them with p's namespace
-// appended, as Kubernetes' DNS would have it. A pod of another namespace gets only the latter.
+// appended, as Kubernetes' DNS would have it. A pod of another namespace gets only the latter. No
+// name is one that others may have outside of the machine; see isForeign.
 func called(p *v1.Pod, from, cluster string) []string {
 	short := []string{strings.TrimSuffix(p.Name, "-"+p.Spec.NodeName), p.Name}
 	if !p.Spec.HostNetwork {
@@ -254,16 +260,28 @@ func called(p *v1.Pod, from, cluster string) []string {
 	}
 	var long []string
 	for _, name := range short {
-		long = append(long, name+"."+p.Namespace)
+		name += "." + p.Namespace
+		if isForeign(name) {
+			name = strings.TrimRight(name+".pod."+cluster, ".")
+		}
+		long = append(long, name)
 	}
 	if domain := pod.Domain(p, cluster); domain != "" {
 		name := pod.Hostname(p) + "." + p.Spec.Subdomain
 		short = append(short, name)
-		long = append(long, name+"."+p.Namespace, name+"."+p.Namespace+".svc", pod.Hostname(p)+"."+domain)
+		if !isForeign(name + "." + p.Namespace) {
+			long = append(long, name+"."+p.Namespace)
+		}
+		long = append(long, name+"."+p.Namespace+".svc", pod.Hostname(p)+"."+domain)
 	}
 	if p.Namespace != from {
 		short = nil
 	}
+	short = slices.DeleteFunc(short, func(name string) bool {
+		// The node's own name may be a public one. The author of a manifest does not choose it.
+		ofNode := p.Spec.NodeName != "" && strings.HasSuffix(name, "-"+p.Spec.NodeName)
+		return isForeign(name) && !ofNode
+	})
 	var out []string
 	for _, name := range append(short, long...) {
 		if !slices.Contains(out, name) {
@@ -271,4 +289,25 @@ func called(p *v1.Pod, from, cluster string) []string {
 		}
 	}
 	return out
+}
+
+// isForeign reports whether a name may be one of the Internet or of an organisation's network: its
+// last label is a public top-level domain, or a usual private one. The hosts file precedes DNS, so
+// whoever chooses a pod's name and namespace would get what other pods send to github.com.
+func isForeign(name string) bool {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 {
+		return false
+	}
+	last := name[dot+1:]
+	_, public := publicsuffix.PublicSuffix("x." + last)
+	return public || slices.Contains(privateDomains(), last)
+}
+
+// privateDomains returns the top-level domains that RFC 6762, appendix G, and ICANN name as usual in
+// private networks, and those that are reserved for them.
+func privateDomains() []string {
+	return []string{
+		"corp", "home", "internal", "intranet", "lan", "local", "localdomain", "localhost", "mail", "private",
+	}
 }

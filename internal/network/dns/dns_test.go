@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,6 +28,7 @@ type machine struct {
 	files   map[pod.UID]string
 	writes  int
 	fail    error
+	busy    map[pod.UID]error // fails to be written
 	names   *Names
 }
 
@@ -45,6 +47,9 @@ func (m *machine) List() (map[pod.Key][]*checkpoint.Checkpoint, error) {
 func (m *machine) RefreshHosts(p *v1.Pod, _ pod.Sandbox) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.busy[p.UID]; err != nil {
+		return err
+	}
 	m.files[p.UID] = fingerprint(m.names.Of(p))
 	m.writes++
 	return nil
@@ -95,6 +100,65 @@ func TestNames(t *testing.T) {
 		if m.files[p.UID] != want {
 			t.Errorf("%s:\n%swant\n%s", p.Name, m.files[p.UID], want)
 		}
+	}
+}
+
+// TestForeignNames: no pod takes a name that others have outside of the machine, in its own namespace
+// or another.
+func TestForeignNames(t *testing.T) {
+	m := newMachine()
+	m.names.o.ClusterDomain = "k8s.example.com"
+	node := func(p *v1.Pod, name string) {
+		p.Name = strings.TrimSuffix(p.Name, "n") + name
+		p.Spec.NodeName = name
+	}
+	m.add("com/github", "10.0.0.1", v1.PodSpec{})
+	m.add("com/any", "10.0.0.2", v1.PodSpec{Hostname: "www", Subdomain: "example"})
+	m.add("a/www.github.com", "10.0.0.3", v1.PodSpec{HostnameOverride: new("api.github.com")})
+	m.add("a/b", "10.0.0.4", v1.PodSpec{Hostname: "github", Subdomain: "com"})
+	m.add("internal/git.company", "10.0.0.5", v1.PodSpec{})
+	node(m.add("a/c", "10.0.0.6", v1.PodSpec{}), "n1.example.com")
+	near, far := m.add("a/reader", "", v1.PodSpec{}), m.add("z/reader", "", v1.PodSpec{})
+	if err := m.names.refresh(m, map[pod.UID]string{}); err != nil {
+		t.Fatal(err)
+	}
+	const (
+		com = "10.0.0.2 any.com.pod.k8s.example.com any-n.com.pod.k8s.example.com www.com.pod.k8s.example.com" +
+			" www.example.com.svc www.example.com.svc.k8s.example.com\n" +
+			"10.0.0.1 github.com.pod.k8s.example.com github-n.com.pod.k8s.example.com\n"
+		dotted   = "www.github.com.a www.github.com-n.a api.github.com.a\n"
+		hostname = "b.a b-n.a github.a github.com.a github.com.a.svc github.com.a.svc.k8s.example.com\n"
+		ofNode   = "c.a c-n1.example.com.a\n"
+		private  = "10.0.0.5 git.company.internal.pod.k8s.example.com git.company-n.internal.pod.k8s.example.com\n"
+	)
+	for p, want := range map[*v1.Pod]string{
+		near: "10.0.0.4 b b-n github " + hostname + "10.0.0.6 c c-n1.example.com " + ofNode + "10.0.0.3 www.github.com-n " + dotted + com + private,
+		far:  "10.0.0.4 " + hostname + "10.0.0.6 " + ofNode + "10.0.0.3 " + dotted + com + private,
+	} {
+		if m.files[p.UID] != want {
+			t.Errorf("%s:\n%swant\n%s", p.Namespace, m.files[p.UID], want)
+		}
+	}
+}
+
+// TestBusyFile: a container that executes its /etc/hosts, so that nobody can write to it, keeps no
+// other pod from an update; its own follows.
+func TestBusyFile(t *testing.T) {
+	m := newMachine()
+	a := m.add("a", "10.0.0.1", v1.PodSpec{})
+	b := m.add("b", "10.0.0.2", v1.PodSpec{})
+	c := m.add("c", "10.0.0.3", v1.PodSpec{})
+	m.busy = map[pod.UID]error{a.UID: unix.ETXTBSY, b.UID: unix.EROFS}
+	written := map[pod.UID]string{}
+	if err := m.names.refresh(m, written); !errors.Is(err, unix.ETXTBSY) || !errors.Is(err, unix.EROFS) {
+		t.Error(err)
+	}
+	if !strings.Contains(m.files[c.UID], "10.0.0.1 a ") {
+		t.Errorf("c's: %q", m.files[c.UID])
+	}
+	m.busy = nil
+	if err := m.names.refresh(m, written); err != nil || m.files[a.UID] == "" || m.files[b.UID] == "" || m.writes != 3 {
+		t.Errorf("%d writes, %v, %v", m.writes, m.files, err)
 	}
 }
 

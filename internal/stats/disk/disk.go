@@ -35,10 +35,10 @@ func (m *Meter) Measure(ctx context.Context, p *v1.Pod, instances []pod.Containe
 	out := pod.Usage{Volumes: map[string]int64{}, Containers: map[string]int64{}}
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
-		if _, limited := limits.Volumes[v.Name]; !pod.OnDisk(v) || !limited && limits.Whole == nil {
+		if _, limited := limits.Volumes[v.Name]; !pod.Counts(v) || !limited && limits.Whole == nil {
 			continue
 		}
-		used, err := size(ctx, m.dirs.Revision(p.UID).EmptyDir(v.Name))
+		used, err := size(ctx, m.VolumeDir(p, v))
 		if err != nil {
 			return pod.Usage{}, fmt.Errorf("measuring volume %q: %w", v.Name, err)
 		}

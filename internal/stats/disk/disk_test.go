@@ -59,6 +59,34 @@ func TestEtcOutgrowsItsPod(t *testing.T) {
 	}
 }
 
+// TestConfigMapOutgrowsItsPod: files that podrun writes to the disk for a pod count against its limit;
+// those with a Secret are in memory.
+func TestConfigMapOutgrowsItsPod(t *testing.T) {
+	dirs := layout.Dirs{Root: t.TempDir(), Run: t.TempDir(), Log: t.TempDir()}
+	m := New(dirs, layers{})
+	for kind, c := range map[string]struct {
+		source v1.VolumeSource
+		counts bool
+	}{
+		layout.KindConfigMap:   {v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}, true},
+		layout.KindDownwardAPI: {v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{}}, true},
+		layout.KindProjected:   {v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{}}, true},
+		layout.KindSecret:      {v1.VolumeSource{Secret: &v1.SecretVolumeSource{}}, false},
+	} {
+		p := limited("1Mi")
+		p.Spec.Volumes = []v1.Volume{{Name: "c", VolumeSource: c.source}}
+		write(t, dirs.Revision("u1").Volume(kind, "c")+"/..1/file", 2<<20)
+		used, err := m.Measure(t.Context(), p, nil)
+		if why := plan.ExceededStorage(p, used); err != nil || c.counts != strings.Contains(why, "exceeds the total limit of containers 1Mi") {
+			t.Errorf("%s: %q, %v", kind, why, err)
+		}
+	}
+	secret := v1.Volume{VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{Secret: &v1.SecretProjection{}}}}}}
+	if pod.Counts(&secret) {
+		t.Error("a projected Secret counts")
+	}
+}
+
 func write(t *testing.T, path string, size int) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, make([]byte, size), 0o600)); err != nil {
