@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"errors"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -57,7 +56,7 @@ func serveCommand(a *app) *cobra.Command {
 				return err
 			}
 			cli.IgnoreSIGPIPE() // the pods must run on even if nobody reads the log
-			o.Hurry, o.Notify = a.signals.Second(), sdnotify.FromEnvironment(os.Getenv)
+			o.Hurry, o.Watchdog = a.signals.Second(), sdnotify.Watchdog()
 			return agenterror.Explain(c.Context(), c.CommandPath(), agent.Serve(c.Context(), o, stopPods))
 		},
 	}

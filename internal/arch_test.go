@@ -172,7 +172,7 @@ var only = map[string]string{
 	"github.com/prometheus/client":                     "internal/server/metrics",
 	"github.com/prometheus/procfs":                     "internal/sys",
 	"github.com/godbus/dbus":                           "internal/cgroup internal/nodeshutdown internal/test/testlogind",
-	"github.com/coreos/go-systemd/":                    "internal/cgroup",
+	"github.com/coreos/go-systemd/":                    "internal/agent/sdnotify internal/cgroup",
 	"github.com/fsnotify/fsnotify":                     "internal/sys/watch",
 	"github.com/vishvananda/":                          "internal/network internal/network/bridge internal/network/portmap internal/network/netdev internal/network/nettest",
 	"github.com/containernetworking/":                  "internal/network/cni",

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"podrun.io/podrun/internal/agent/sdnotify"
 )
 
 // listener returns a socket and a function that returns the next message of the service.
@@ -42,7 +40,8 @@ func listener(t *testing.T) (path string, next func() string) {
 func TestServeTellsTheServiceManager(t *testing.T) {
 	s := newServing(t)
 	path, next := listener(t)
-	s.o.Notify = sdnotify.Options{Socket: path, Watchdog: 60 * time.Millisecond}
+	t.Setenv("NOTIFY_SOCKET", path)
+	s.o.Watchdog = 60 * time.Millisecond
 	s.write("web.yaml", webManifest)
 	s.start()
 	ready, alive := false, 0
@@ -71,7 +70,8 @@ func TestServeTellsTheServiceManager(t *testing.T) {
 // TestServeWithoutTheServiceManager: a missing service manager is logged, and has no other effect.
 func TestServeWithoutTheServiceManager(t *testing.T) {
 	s := newServing(t)
-	s.o.Notify = sdnotify.Options{Socket: filepath.Join(t.TempDir(), "nobody"), Watchdog: time.Millisecond}
+	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "nobody"))
+	s.o.Watchdog = time.Millisecond
 	s.start()
 	s.until("/readyz", 200)
 	s.stop()

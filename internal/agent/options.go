@@ -14,7 +14,6 @@ import (
 	"podrun.io/podrun/internal/agent/images"
 	"podrun.io/podrun/internal/agent/node"
 	"podrun.io/podrun/internal/agent/owner"
-	"podrun.io/podrun/internal/agent/sdnotify"
 	"podrun.io/podrun/internal/agent/shutdown"
 	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -64,8 +63,8 @@ type Options struct {
 	Garbage gc.Policy
 	// Listen is where serve accepts HTTP requests besides its socket.
 	Listen server.ListenOptions
-	// Notify is how serve reports its state to a service manager.
-	Notify sdnotify.Options
+	// Watchdog is the interval within which the service manager expects a sign of life. 0: none.
+	Watchdog time.Duration
 	// Hurry, once closed, makes every termination a kill without a grace period. May be nil.
 	Hurry <-chan struct{}
 	Log   *slog.Logger

@@ -88,7 +88,8 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if a.loop.Strays, err = status.Keys(o.Dirs); err != nil {
 		return err
 	}
-	s := service{agent: a, info: info, notify: sdnotify.Notifier{Options: o.Notify, Log: o.Log}, archives: o.archives()}
+	notify := sdnotify.Notifier{Watchdog: o.Watchdog, Log: o.Log}
+	s := service{agent: a, info: info, notify: notify, archives: o.archives()}
 	s.ping = make(chan struct{})
 	a.loop.Ping = s.ping
 	if a.conn != nil {

@@ -19,9 +19,6 @@ const (
 	// AnnotationConfig is set on pods with AnnotationRestart: a hash of all ConfigMaps and Secrets
 	// that they refer to.
 	AnnotationConfig = "podrun.io/config.hash"
-	// fixedUID is the value of AnnotationConfig until Merge if the manifest gives the UID, which
-	// Merge then does not change.
-	fixedUID = "fixed uid"
 )
 
 // Ref is a ConfigMap or Secret that a pod refers to.
@@ -124,12 +121,12 @@ func content(all pod.Objects, namespace string, r Ref) map[string]any {
 // that it needs is missing, nor a running pod while not all sources were read: it then stays as it
 // is.
 func (s Sources) annotateConfig(d *Desired) {
+	given := s.givenUIDs()
 	for key, p := range d.Pods {
 		if p.Annotations[AnnotationRestart] != "true" {
 			continue
 		}
 		marked := p.DeepCopy()
-		delete(marked.Annotations, AnnotationConfig)
 		d.Pods[key] = marked
 		_, runs := s.Running[key]
 		if len(d.Missing(p)) > 0 || runs && !d.Complete {
@@ -145,10 +142,21 @@ func (s Sources) annotateConfig(d *Desired) {
 		}
 		hash := Digest(decode.Canonical(all))
 		marked.Annotations[AnnotationConfig] = hash
-		if p.Annotations[AnnotationConfig] != fixedUID {
+		if !given[p.UID] {
 			SetUID(marked, pod.UID(Digest([]byte(p.UID), "\nconfig:", hash)))
 		}
 	}
+}
+
+// givenUIDs returns the UIDs that manifests give.
+func (s Sources) givenUIDs() map[pod.UID]bool {
+	given := map[pod.UID]bool{}
+	for _, last := range s.Last {
+		for _, uid := range last.GivenUIDs {
+			given[uid] = true
+		}
+	}
+	return given
 }
 
 // sameConfig reports whether the ConfigMaps and Secrets of wanted have the content with which the

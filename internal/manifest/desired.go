@@ -137,6 +137,8 @@ type Snapshot struct {
 	// Pods are the desired pods. Of a file that is invalid now they are those of its last good
 	// content.
 	Pods []*v1.Pod
+	// GivenUIDs are the UIDs of those pods whose UID the manifest gives.
+	GivenUIDs []pod.UID
 	// Objects are the ConfigMaps and Secrets, with those of the last good content of invalid files.
 	Objects []Object
 	// Problems are the errors of documents that cannot be used.

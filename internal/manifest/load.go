@@ -40,6 +40,8 @@ func (o LoadOptions) kind() SourceKind { return o.Kind.orFile() }
 // Loaded is the content of a manifest.
 type Loaded struct {
 	Pods []*v1.Pod
+	// GivenUIDs are the UIDs of those pods whose UID the manifest gives.
+	GivenUIDs []pod.UID
 	// Objects are the ConfigMaps and Secrets.
 	Objects []Object
 }
@@ -261,6 +263,7 @@ func (l *loader) pod(o object) {
 	}
 	setDefaults(p)
 	errs = withUnexplained(errs, validate.Pod(p, l.NodeName, l.fullName(p.Name)))
+	given := p.UID
 	setIdentity(p, written, l.LoadOptions)
 	key := pod.KeyOf(p)
 	if p.Name == "" || p.Namespace == "" {
@@ -286,6 +289,9 @@ func (l *loader) pod(o object) {
 	}
 	l.seen[key] = line
 	l.loaded.Pods = append(l.loaded.Pods, p)
+	if given != "" {
+		l.loaded.GivenUIDs = append(l.loaded.GivenUIDs, given)
+	}
 }
 
 // misplacedFields returns the locations where a field that is unknown in its place may belong, the

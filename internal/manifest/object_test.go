@@ -18,7 +18,7 @@ func said(t *testing.T, file, text string) Snapshot {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Snapshot{Source: file, Pods: loaded.Pods, Objects: loaded.Objects}
+	return Snapshot{Source: file, Pods: loaded.Pods, GivenUIDs: loaded.GivenUIDs, Objects: loaded.Objects}
 }
 
 func merge(all ...Snapshot) Desired {

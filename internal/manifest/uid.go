@@ -25,8 +25,6 @@ func setIdentity(p *v1.Pod, written []byte, o LoadOptions) {
 	}
 	if p.UID == "" {
 		p.UID = uid(written, o)
-	} else if p.Annotations[AnnotationRestart] == "true" {
-		p.Annotations[AnnotationConfig] = fixedUID
 	}
 	SetUID(p, p.UID)
 	p.Annotations[AnnotationManifestHash] = Digest(written)

@@ -7,20 +7,22 @@ import (
 	"time"
 )
 
-func TestFromEnvironment(t *testing.T) {
+func TestWatchdog(t *testing.T) {
 	me := strconv.Itoa(os.Getpid())
 	for _, tt := range []struct {
-		env  map[string]string
-		want Options
+		micros, pid string
+		want        time.Duration
 	}{
-		{nil, Options{}},
-		{map[string]string{"NOTIFY_SOCKET": "@x"}, Options{Socket: "@x"}},
-		{map[string]string{"NOTIFY_SOCKET": "/s", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": me}, Options{Socket: "/s", Watchdog: 30 * time.Second}},
-		{map[string]string{"NOTIFY_SOCKET": "/s", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}, Options{Socket: "/s"}},
-		{map[string]string{"NOTIFY_SOCKET": "/s", "WATCHDOG_USEC": "soon"}, Options{Socket: "/s"}},
+		{"", "", 0},
+		{"30000000", me, 30 * time.Second},
+		{"30000000", "", 30 * time.Second},
+		{"30000000", "1", 0},
+		{"soon", "", 0},
 	} {
-		if got := FromEnvironment(func(name string) string { return tt.env[name] }); got != tt.want {
-			t.Errorf("%v: %+v", tt.env, got)
+		t.Setenv("WATCHDOG_USEC", tt.micros)
+		t.Setenv("WATCHDOG_PID", tt.pid)
+		if got := Watchdog(); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
 		}
 	}
 }

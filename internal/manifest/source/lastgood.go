@@ -228,7 +228,7 @@ func (l *LastGood) Snapshot() manifest.Snapshot {
 		snap.Err = l.err
 		return snap
 	}
-	snap.Pods, snap.Objects = l.good.Pods, l.good.Objects
+	snap.Pods, snap.GivenUIDs, snap.Objects = l.good.Pods, l.good.GivenUIDs, l.good.Objects
 	origin := manifest.Origin{Source: l.o.Kind.Name, Path: l.o.Name}
 	// A cached text may be older than what runs.
 	blind := l.good.cached

@@ -95,6 +95,16 @@ func text(s manifest.Snapshot) (all string) {
 	return all
 }
 
+// TestGivenUIDs: a snapshot says which UIDs the manifests give.
+func TestGivenUIDs(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir(), "echo '"+fmt.Sprintf(pods, "a, uid: mine")+"'")
+	defer r.end()
+	if s := r.next(); len(s.GivenUIDs) != 1 || s.GivenUIDs[0] != "mine" {
+		t.Errorf("%q in %+v", s.GivenUIDs, s)
+	}
+}
+
 // TestOutputIsTheManifests: the pods follow what the command prints; a failure of any kind leaves those that it printed
 // last, also after podrun was started again.
 func TestOutputIsTheManifests(t *testing.T) {

@@ -40,10 +40,10 @@ func (s *scanner) there() map[manifest.Name]bool {
 		if !e.away.IsZero() {
 			continue
 		}
-		for _, p := range e.pods {
+		for _, p := range e.last.Pods {
 			there[manifest.Name{Key: pod.KeyOf(p)}] = true
 		}
-		for _, o := range e.objects {
+		for _, o := range e.last.Objects {
 			there[o.Name()] = true
 		}
 	}
@@ -52,13 +52,16 @@ func (s *scanner) there() map[manifest.Name]bool {
 
 // offers returns the pods and objects that a file adds to the snapshot. A missing file adds only
 // those that no existing file contains, because it may have been renamed.
-func (e *entry) offers(there map[manifest.Name]bool) ([]*v1.Pod, []manifest.Object) {
+func (e *entry) offers(there map[manifest.Name]bool) manifest.Loaded {
+	out := e.last
 	if e.away.IsZero() {
-		return e.pods, e.objects
+		return out
 	}
-	pods := slices.DeleteFunc(slices.Clone(e.pods), func(p *v1.Pod) bool {
+	out.Pods = slices.DeleteFunc(slices.Clone(out.Pods), func(p *v1.Pod) bool {
 		return there[manifest.Name{Key: pod.KeyOf(p)}]
 	})
-	objects := slices.DeleteFunc(slices.Clone(e.objects), func(o manifest.Object) bool { return there[o.Name()] })
-	return pods, objects
+	out.Objects = slices.DeleteFunc(slices.Clone(out.Objects), func(o manifest.Object) bool {
+		return there[o.Name()]
+	})
+	return out
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/sys/errtext"
@@ -59,11 +57,10 @@ type scanner struct {
 type entry struct {
 	print print
 	hash  string
-	// pods and objects are those of the last good content.
-	pods    []*v1.Pod
-	objects []manifest.Object
-	err     error
-	reader  manifest.Reader
+	// last is the last good content.
+	last   manifest.Loaded
+	err    error
+	reader manifest.Reader
 	// loose is the LooseError of the file if other users can write it; nil if they cannot.
 	loose error
 	// first is set if the file existed when the directory was scanned for the first time; good,
@@ -267,8 +264,8 @@ func (s *scanner) inspect(path string, e *entry, now time.Time) scanResult {
 	}
 	e.hash = manifest.Digest(data)
 	if e.err = err; err == nil {
-		manifest.MarkSeen(loaded.Pods, e.pods, now)
-		e.pods, e.objects, e.good = loaded.Pods, loaded.Objects, true
+		manifest.MarkSeen(loaded.Pods, e.last.Pods, now)
+		e.last, e.good = loaded, true
 	}
 	result.changed = true
 	return result
@@ -329,9 +326,10 @@ func (s *scanner) snapshot() manifest.Snapshot {
 	there := s.there()
 	for _, path := range paths {
 		e := s.files[path]
-		pods, objects := e.offers(there)
-		snap.Pods = append(snap.Pods, pods...)
-		snap.Objects = append(snap.Objects, objects...)
+		offers := e.offers(there)
+		snap.Pods = append(snap.Pods, offers.Pods...)
+		snap.GivenUIDs = append(snap.GivenUIDs, offers.GivenUIDs...)
+		snap.Objects = append(snap.Objects, offers.Objects...)
 		if s.warns(e.loose) {
 			snap.Warnings = append(snap.Warnings, manifest.Problem{
 				Origin: manifest.Origin{Source: manifest.SourceFile, Path: path},

@@ -70,6 +70,24 @@ func startFileWith(t testing.TB, o Options) *source {
 	return s
 }
 
+// TestGivenUIDs: a snapshot says which UIDs manifests give.
+func TestGivenUIDs(t *testing.T) {
+	t.Parallel()
+	given := strings.Replace(podText("a", "i"), "{name: a}", "{name: a, uid: mine}", 1)
+	text := NewStdin(strings.NewReader(given+"---\n"+podText("b", "i")), manifest.LoadOptions{NodeName: "node1"})
+	dir := t.TempDir()
+	put(t, dir+"/a.yaml", given)
+	put(t, dir+"/b.yaml", podText("b", "i"))
+	for name, s := range map[string]manifest.Snapshot{
+		"stdin":     text.Read(t.Context()),
+		"directory": startFile(t, dir).until("a=i b=i"),
+	} {
+		if len(s.GivenUIDs) != 1 || s.GivenUIDs[0] != "mine" {
+			t.Errorf("%s: %q", name, s.GivenUIDs)
+		}
+	}
+}
+
 // until waits for a snapshot that says this.
 func (s *source) until(want string) manifest.Snapshot {
 	s.t.Helper()

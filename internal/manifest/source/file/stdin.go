@@ -47,10 +47,11 @@ func (t *Text) load() manifest.Snapshot {
 	loaded, err := once.Load(nil, data, t.o)
 	manifest.MarkSeen(loaded.Pods, nil, time.Now())
 	return manifest.Snapshot{
-		Source:   manifest.Stdin,
-		Pods:     loaded.Pods,
-		Objects:  loaded.Objects,
-		Problems: manifest.Problems(t.o.Origin, true, err),
+		Source:    manifest.Stdin,
+		Pods:      loaded.Pods,
+		GivenUIDs: loaded.GivenUIDs,
+		Objects:   loaded.Objects,
+		Problems:  manifest.Problems(t.o.Origin, true, err),
 	}
 }
 
