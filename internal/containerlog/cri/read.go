@@ -37,7 +37,12 @@ const recheck = 40 * time.Millisecond
 // to errOut, as the container wrote them. The parts of a long line are joined and delivered as they
 // come. It fails with fs.ErrNotExist if there is no log; with Follow it waits for one.
 func Read(ctx context.Context, path string, o ReadOptions, out, errOut io.Writer) error {
-	r := &reader{path: path, options: o, buf: make([]byte, 0, 64<<10), printer: newPrinter(o, out, errOut)}
+	return read(ctx, onDisk(path), o, out, errOut)
+}
+
+// read is Read of a log that has these files.
+func read(ctx context.Context, log files, o ReadOptions, out, errOut io.Writer) error {
+	r := &reader{files: log, options: o, buf: make([]byte, 0, 64<<10), printer: newPrinter(o, out, errOut)}
 	if err := r.open(ctx); err != nil {
 		return fmt.Errorf("reading log: %w", err)
 	}
@@ -64,7 +69,7 @@ func (r *reader) open(ctx context.Context) error {
 // begin determines where delivery begins and opens that segment.
 func (r *reader) begin() error {
 	if r.options.Tail != nil {
-		first, err := lastLines(r.path, *r.options.Tail)
+		first, err := lastLines(r.files, *r.options.Tail)
 		if err != nil {
 			return err
 		}
@@ -73,17 +78,17 @@ func (r *reader) begin() error {
 		if first[Stderr].before(at) {
 			at = first[Stderr]
 		}
-		if r.from, err = openFrom(r.path, at.number); err == nil && r.from.number == at.number {
+		if r.from, err = r.files.from(at.number); err == nil && r.from.number == at.number {
 			r.at = at.offset
 		}
 		return err
 	}
-	number, err := firstSince(r.path, r.options.Since)
+	number, err := firstSince(r.files, r.options.Since)
 	if err != nil {
 		return err
 	}
-	if r.from, err = openFrom(r.path, number); errors.Is(err, os.ErrNotExist) && number > 0 {
-		r.from, err = openFrom(r.path, 0) // rotated, and there is no new log yet
+	if r.from, err = r.files.from(number); errors.Is(err, os.ErrNotExist) && number > 0 {
+		r.from, err = r.files.from(0) // rotated, and there is no new log yet
 	}
 	return err
 }
@@ -93,8 +98,8 @@ const timeGranularity = time.Second
 
 // firstSince returns the number of the first segment that may have entries as new as since: the
 // modification time of a file is not earlier than the time of any entry in it.
-func firstSince(log string, since time.Time) (int, error) {
-	segments, err := Segments(log)
+func firstSince(log files, since time.Time) (int, error) {
+	segments, err := log.segments()
 	if err != nil || since.IsZero() {
 		return 0, err
 	}
@@ -127,7 +132,7 @@ func (p position) before(q position) bool {
 
 // reader reads entries forwards.
 type reader struct {
-	path    string
+	files   files
 	from    *logFile
 	options ReadOptions
 	printer *printer
@@ -233,7 +238,7 @@ func (r *reader) nextSegment() (bool, error) {
 	if r.from.current {
 		return r.replaced()
 	}
-	next, err := openFrom(r.path, r.from.number+1)
+	next, err := r.files.from(r.from.number + 1)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil // between two files, or removed for good: Stop decides
 	}
@@ -252,10 +257,11 @@ func (r *reader) nextSegment() (bool, error) {
 // replaced checks whether a followed file was rotated or emptied. A log that merely shrank was cut
 // back to a checkpoint and gets the same entries again.
 func (r *reader) replaced() (bool, error) {
-	if !r.options.Follow {
+	path, grows := r.files.(onDisk)
+	if !r.options.Follow || !grows {
 		return false, nil
 	}
-	now, err := os.Lstat(r.path)
+	now, err := os.Lstat(string(path))
 	if err != nil {
 		return false, nil // between two files, or removed for good: Stop decides
 	}
@@ -265,7 +271,7 @@ func (r *reader) replaced() (bool, error) {
 	}
 	if !os.SameFile(now, mine) {
 		r.from.current = false
-		segments, err := Segments(r.path)
+		segments, err := r.files.segments()
 		if err == nil && nextNumber(segments) <= r.from.number {
 			r.from.number, r.first = r.from.number-1, [2]position{} // another program renamed it, without a number
 		}

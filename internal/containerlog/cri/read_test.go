@@ -131,7 +131,7 @@ func TestSinceSkipsSegments(t *testing.T) {
 		must(t, os.Chtimes(segmentPath(log, n+1, at), at, at))
 	}
 	for since, want := range map[time.Duration]int{4 * time.Hour: 1, time.Hour: 3, 0: 4} {
-		if number, err := firstSince(log, now.Add(-since)); err != nil || number != want {
+		if number, err := firstSince(onDisk(log), now.Add(-since)); err != nil || number != want {
 			t.Errorf("since %s: from segment %d, %v, want %d", since, number, err, want)
 		}
 	}
@@ -145,7 +145,7 @@ func TestFollowOfShorterLog(t *testing.T) {
 	f, err := os.Open(path)
 	must(t, err)
 	defer f.Close()
-	r := &reader{path: path, from: &logFile{ReaderAt: f, file: f, number: 1, current: true}, options: ReadOptions{Follow: true}}
+	r := &reader{files: onDisk(path), from: &logFile{ReaderAt: f, file: f, number: 1, current: true}, options: ReadOptions{Follow: true}}
 	for size, again := range map[int64]bool{40: false, 0: true} {
 		r.at = int64(len(sample))
 		must(t, os.Truncate(path, size))

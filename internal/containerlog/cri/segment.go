@@ -95,9 +95,15 @@ type logFile struct {
 	number int
 	// current: it is the current file, which may grow.
 	current bool
+	// shared: close leaves the file open.
+	shared bool
 }
 
-func (o *logFile) close() { o.file.Close() }
+func (o *logFile) close() {
+	if !o.shared {
+		o.file.Close()
+	}
+}
 
 // openFrom opens the log's segment with that number or, if that was removed, the next one;
 // fs.ErrNotExist if there is none.
@@ -137,12 +143,10 @@ func (s Segment) open() (*logFile, error) {
 	}
 	o := &logFile{ReaderAt: f, file: f, number: s.number}
 	if s.Compressed {
-		z, err := gzip.NewReader(f)
-		if err != nil {
+		if err := o.decompress(); err != nil {
 			f.Close()
-			return nil, fmt.Errorf("decompressing %s: %w", s.Name(), err)
+			return nil, err
 		}
-		o.ReaderAt = &decompressor{z: z}
 	}
 	return o, nil
 }

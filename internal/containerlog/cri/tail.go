@@ -14,7 +14,7 @@ const searchLimit = 1 << 20
 
 // lastLines returns, for each stream, where the log's last n lines begin. It reads backwards, and
 // no more than necessary.
-func lastLines(log string, n int) ([2]position, error) {
+func lastLines(log files, n int) ([2]position, error) {
 	t := lineCounter{want: n}
 	o, err := openNewest(log)
 	for {
@@ -34,21 +34,21 @@ func lastLines(log string, n int) ([2]position, error) {
 }
 
 // openNewest opens the current file or, if there is none, the newest segment.
-func openNewest(log string) (*logFile, error) {
-	o, err := openFrom(log, math.MaxInt)
+func openNewest(log files) (*logFile, error) {
+	o, err := log.from(math.MaxInt)
 	if !errors.Is(err, os.ErrNotExist) {
 		return o, err
 	}
-	segments, listErr := Segments(log)
+	segments, listErr := log.segments()
 	if listErr != nil || len(segments) == 0 {
 		return nil, errors.Join(err, listErr)
 	}
-	return openFrom(log, segments[len(segments)-1].number)
+	return log.from(segments[len(segments)-1].number)
 }
 
 // openAt opens the segment with that number; fs.ErrNotExist if it was removed.
-func openAt(log string, number int) (*logFile, error) {
-	o, err := openFrom(log, number)
+func openAt(log files, number int) (*logFile, error) {
+	o, err := log.from(number)
 	if err == nil && o.number > number {
 		o.close()
 		err = os.ErrNotExist
