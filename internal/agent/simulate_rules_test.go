@@ -260,7 +260,11 @@ var statusRules = []struct {
 		if _, err := w.disk.Stat(p.UID); err != nil {
 			return "" // it is being removed, or begins
 		}
-		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		all := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+		if !slices.ContainsFunc(all, func(s v1.ContainerStatus) bool { return s.ContainerID != "" }) {
+			return "" // it starts again: what is left of the earlier run is removed first
+		}
+		for _, s := range all {
 			at := string(p.UID) + s.Name
 			if last, was := w.restarts[at]; was && s.RestartCount < last {
 				return fmt.Sprintf("%s: from %d to %d", s.Name, last, s.RestartCount)

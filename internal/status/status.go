@@ -37,6 +37,9 @@ type Input struct {
 // Of returns the status of the wanted revision.
 func Of(in Input) v1.PodStatus {
 	mine, _ := in.Observed.Split(in.Pod.UID)
+	if in.Plan.Again { // all of it is of an earlier run, whose results are not this run's
+		mine = pod.Observed{}
+	}
 	// An instance that never ran is not a restart: the one before it is shown.
 	mine.Containers = slices.DeleteFunc(mine.Containers, func(c pod.Container) bool { return c.State == pod.Created })
 	s := v1.PodStatus{QOSClass: pod.QOS(in.Pod), HostIP: in.HostIP}
@@ -119,8 +122,7 @@ func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerS
 		s.Resources = new(pod.RunsWith(c, last.Resources))
 	}
 	started := running && in.Probed[last.ID].IsStarted(c)
-	// With Again the instance belongs to the previous run.
-	s.Started, s.Ready = &started, running && in.Probed[last.ID].IsReady(c) && !in.Plan.Again
+	s.Started, s.Ready = &started, running && in.Probed[last.ID].IsReady(c)
 	switch {
 	case running:
 		s.State.Running = &v1.ContainerStateRunning{StartedAt: seconds(last.StartedAt)}
