@@ -22,7 +22,7 @@ func diffCommand(a *app) *cobra.Command {
 		Short: "Show what serve would change",
 		Long: "diff reads the manifests as serve would and prints for each pod whether serve would create,\n" +
 			"replace, keep or remove it. serve need not be running. diff changes nothing. For a pod that would\n" +
-			"be replaced, it names fields that differ.\n\n" +
+			"be replaced, it names fields that differ. --manifests - is standard input.\n\n" +
 			"Exit code: 0 serve would change nothing; 1 serve would change pods; 2 a source cannot be read or\n" +
 			"used.",
 		Example: "  # show what a new set of manifests would change on this machine\n" +

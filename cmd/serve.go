@@ -49,7 +49,7 @@ func serveCommand(a *app) *cobra.Command {
 			}
 			for _, path := range o.Sources.Manifests {
 				if path == "-" {
-					return usage(c, errors.New("--manifests -: standard input is read by once only"))
+					return usage(c, errors.New("--manifests -: only once, diff and validate read standard input"))
 				}
 			}
 			if err := cli.NeedRoot(c.CommandPath()); err != nil {
