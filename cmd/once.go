@@ -44,9 +44,9 @@ func onceCommand(a *app) *cobra.Command {
 			"--timeout passed; 130 interrupted, 143 by SIGTERM, 141 because the reader of the output has closed\n" +
 			"it.\n\n" +
 			"At --timeout, once stops and removes the pods that are not done, with their logs; at an interrupt,\n" +
-			"all pods. Each pod has its grace period. A second interrupt kills the pods, and once exits\n" +
-			"immediately. An interrupt after the results are known ends the clean-up within a second, also with\n" +
-			"exit code 130 or 143.\n\n" +
+			"all pods. Each pod has its grace period; what it writes until its end is printed with its log. A\n" +
+			"second interrupt kills the pods, and once exits immediately. An interrupt after the results are\n" +
+			"known ends the clean-up within a second, also with exit code 130 or 143.\n\n" +
 			"once exits when the results are known. If the clean-up takes longer than --cleanup-timeout, not\n" +
 			"counting the grace periods of pods that stop, once prints a warning that names what is left. once\n" +
 			"always replaces the report, however it ends. If no pod was run, the report has the errors.\n\n" +

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -41,6 +42,8 @@ type OnceOptions struct {
 	Begun func(pulling func(image string) (pod.Progress, bool))
 	// Finished is called once when the results are known, before anything is removed.
 	Finished func(r result.Result)
+	// Removing is called before the logs of a pod are removed, as reconcile.Options.Removing.
+	Removing func(key pod.Key, uid pod.UID)
 }
 
 // onceLogTries makes once retry a log without disk space for seven seconds and then continue:
@@ -52,9 +55,7 @@ const onceLogTries = 4
 // stops the pods; at the timeout, it stops those that are not done. Once returns soon after that
 // even if something hangs; what it has begun may then continue until the process exits.
 func Once(ctx context.Context, o Options, once OnceOptions) (result.Result, error) {
-	if once.CleanupTimeout == 0 {
-		once.CleanupTimeout = DefaultCleanupTimeout
-	}
+	once.CleanupTimeout = cmp.Or(once.CleanupTimeout, DefaultCleanupTimeout)
 	began, prepare := time.Now(), ctx
 	if once.Timeout > 0 {
 		var enough context.CancelFunc
@@ -117,6 +118,7 @@ func (o Options) openOnce(ctx context.Context, as role) (*agent, error) {
 func (a *agent) once(
 	ctx context.Context, once OnceOptions, want manifest.Desired, pods *result.Collector,
 ) result.Result {
+	a.loop.Removing = once.Removing
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	desired, ended := make(chan manifest.Desired, 1), make(chan struct{})
@@ -128,8 +130,8 @@ func (a *agent) once(
 	send(work, desired, want)
 	outcome := pods.Wait(ctx, once.Timeout, once.CleanupTimeout)
 	keep := outcome.Kept(want, once.Remove)
-	remove, grace := outcome.Ends(keep)
-	runs := func() bool { return a.runs(remove) }
+	grace := outcome.Ends(keep)
+	runs := func() bool { return a.runs(outcome.Stops) }
 	heard := sync.OnceFunc(func() {
 		if once.Interrupted != nil {
 			once.Interrupted(outcome.Stopped() || runs())
@@ -150,12 +152,12 @@ func (a *agent) once(
 	}
 	waiting, enough := bound.Begin()
 	defer enough()
-	if len(remove) > 0 {
+	if len(outcome.Stops) > 0 {
 		send(waiting, desired, keep)
-		pods.WaitGone(waiting, remove)
+		pods.WaitGone(waiting, outcome.Stops)
 	}
 	outcome.Interrupted = outcome.Interrupted || ctx.Err() != nil
-	outcome.Left = pods.Left(remove)
+	outcome.Left = pods.Left(outcome.Stops)
 	if outcome.Unsettled {
 		outcome.Left = append(outcome.Left, pods.Unsettled(keep.Pods)...)
 	}
@@ -171,10 +173,7 @@ func (a *agent) once(
 
 // runs reports that a container of one of the pods runs, according to the last list.
 func (a *agent) runs(keys map[pod.Key]bool) bool {
-	for key := range keys {
-		if result.Runs(a.relister.Seen(key)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Keys(keys)), func(key pod.Key) bool {
+		return result.Runs(a.relister.Seen(key))
+	})
 }

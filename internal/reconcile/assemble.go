@@ -75,6 +75,7 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 		Volumes:    o.Volumes,
 		Logs:       o.Logs,
 		LogTries:   o.LogTries,
+		Removing:   o.Removing,
 		Slots:      s.slots,
 		Resources:  s.resources,
 		Lifecycle:  w.life,

@@ -95,6 +95,9 @@ type Options struct {
 	// Troubled is called with the error each time an action for a pod has failed. It is called from
 	// several goroutines and may be nil.
 	Troubled func(key pod.Key, why error)
+	// Removing is called before the logs of a revision are removed, when its containers have ended and
+	// their logs are complete; again if the removal fails. It is called from several goroutines and may be nil.
+	Removing func(key pod.Key, uid pod.UID)
 	// Hurry, once closed, makes every termination a kill without a grace period.
 	Hurry <-chan struct{}
 	// Halt delivers the shutdown of the machine: which pods are terminated, by priority. May be

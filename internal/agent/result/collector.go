@@ -33,6 +33,8 @@ type Collector struct {
 	settled  map[pod.Key]bool
 	gone     map[pod.Key]bool
 	trouble  map[pod.Key]trouble // the last one
+	began    time.Time
+	done     map[pod.Key]time.Time // since when a pod has its result
 }
 
 // trouble is a failed action of a pod.
@@ -47,6 +49,7 @@ func NewCollector(files *status.Files, want manifest.Desired, progress func(*v1.
 	c := &Collector{
 		files: files, progress: progress, change: make(chan struct{}, 1), pods: map[pod.Key]*v1.Pod{},
 		settled: map[pod.Key]bool{}, gone: map[pod.Key]bool{}, trouble: map[pod.Key]trouble{},
+		began: time.Now(), done: map[pod.Key]time.Time{},
 	}
 	for key, p := range want.Pods {
 		c.pods[key] = p
@@ -64,6 +67,11 @@ func (c *Collector) Publish(p *v1.Pod, settled bool) error {
 	key := pod.KeyOf(p)
 	c.mu.Lock()
 	c.pods[key], c.settled[key] = p, settled
+	if _, was := c.done[key]; !Done(p) {
+		delete(c.done, key)
+	} else if !was {
+		c.done[key] = time.Now()
+	}
 	c.mu.Unlock()
 	if c.progress != nil {
 		c.progress(p)
@@ -120,7 +128,7 @@ func (c *Collector) Wait(ctx context.Context, timeout, cleanup time.Duration) Re
 			known, over = time.Now(), time.After(cleanup)
 		}
 		if settled {
-			return r
+			return c.timed(r)
 		}
 		select {
 		case <-c.change:
@@ -135,8 +143,30 @@ func (c *Collector) Wait(ctx context.Context, timeout, cleanup time.Duration) Re
 		if done {
 			r.Settling = time.Since(known)
 		}
-		return r
+		return c.timed(r)
 	}
+}
+
+// timed returns r with the times that its pods took. They are measured here because a status has only
+// whole seconds.
+func (c *Collector) timed(r Result) Result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.Durations = map[pod.Key]time.Duration{}
+	stranded := r.Stranded()
+	for _, p := range r.Pods {
+		key, from, until := pod.KeyOf(p), c.began, time.Now()
+		if at := p.Status.StartTime; at != nil && at.After(from) {
+			from = at.Time
+		}
+		if done, is := c.done[key]; is {
+			until = done
+		}
+		if !stranded[key] {
+			r.Durations[key] = max(0, until.Sub(from))
+		}
+	}
+	return r
 }
 
 // result returns the pods and their statuses. settled reports that all are done and no actions are

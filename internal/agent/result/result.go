@@ -18,6 +18,11 @@ type Result struct {
 	// TimedOut and Interrupted report what ended the wait before every pod was done. Interrupted is
 	// also set by an interrupt while the result is shown or while Once cleans up.
 	TimedOut, Interrupted bool
+	// Durations is how long each pod took: from its start in this run until it had its result or, if it
+	// has none, until the wait ended.
+	Durations map[pod.Key]time.Duration
+	// Stops are the pods that are stopped and removed at the end.
+	Stops map[pod.Key]bool
 	// Removed reports that no pod of the run exists any more.
 	Removed bool
 	// Left are the pods that could not be cleaned up completely.
@@ -70,16 +75,16 @@ func (r Result) Stranded() map[pod.Key]bool {
 	return stranded
 }
 
-// Ends returns the pods that are to be removed, and the longest grace period of those that run.
-func (r Result) Ends(keep manifest.Desired) (remove map[pod.Key]bool, grace time.Duration) {
-	remove = map[pod.Key]bool{}
+// Ends sets Stops to the pods that do not stay, and returns the longest grace period of those that run.
+func (r *Result) Ends(keep manifest.Desired) (grace time.Duration) {
+	r.Stops = map[pod.Key]bool{}
 	for _, p := range r.Pods {
 		if key := pod.KeyOf(p); keep.Pods[key] == nil {
-			remove[key] = true
+			r.Stops[key] = true
 			grace = max(grace, graceOf(p))
 		}
 	}
-	return remove, grace
+	return grace
 }
 
 // Kept returns the desired set that stays after a run of want: all pods, unless remove is set, the run was

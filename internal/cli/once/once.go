@@ -47,8 +47,12 @@ type Options struct {
 	Remove bool
 }
 
-// secondInterruptTime is the maximum time in which Run returns after a second interrupt.
-const secondInterruptTime = 900 * time.Millisecond
+// secondInterruptTime is the maximum time in which Run returns after a second interrupt. Until killTime it waits
+// for the killed pods, and then prints their logs even if the pods are still there.
+const (
+	secondInterruptTime = 900 * time.Millisecond
+	killTime            = 500 * time.Millisecond
+)
 
 // Run runs the pods and returns an error with the exit code of the run, or nil if it succeeded.
 func Run(ctx context.Context, o Options) error {
@@ -60,6 +64,7 @@ func Run(ctx context.Context, o Options) error {
 	r.lines = progress.New(r.Streams.ErrOut, result.Done)
 	r.Streams.ErrOut = r.lines
 	r.Agent.Log, r.Agent.Hurry = slog.New(o.LogHandler(r.lines)), o.Signals.Second()
+	r.logs = &report.Logs{Out: r.Streams.Out, ErrOut: r.Streams.ErrOut, Dirs: r.Agent.Dirs, Log: r.Agent.Log}
 	done := make(chan error, 1)
 	go func() {
 		err := r.pods(ctx)
@@ -76,7 +81,13 @@ func Run(ctx context.Context, o Options) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(secondInterruptTime): // pods may hang in a write that nobody reads
+	case <-time.After(killTime):
+		go r.logs.PrintStopped() // as they are now
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(secondInterruptTime - killTime): // pods may hang in a write that nobody reads
 		return &cli.Error{
 			Code: o.Signals.ExitCode(),
 			Err:  errors.New("interrupted twice; what was begun is left as it is"),
@@ -88,6 +99,7 @@ func Run(ctx context.Context, o Options) error {
 type run struct {
 	Options
 	lines *progress.Progress
+	logs  *report.Logs
 	// hasResults is true when the results of all pods are known.
 	hasResults atomic.Bool
 }
@@ -111,9 +123,10 @@ func (r *run) pods(ctx context.Context) error {
 			r.hasResults.Store(true)
 			reportError = r.Report.ResultsUntil(reported(result), r.CleanupTimeout, r.Signals.Next(ctx))
 			finish()
-			logs := &report.Logs{Out: r.Streams.Out, ErrOut: r.Streams.ErrOut, Dirs: r.Agent.Dirs, Log: r.Agent.Log}
-			r.Signals.UntilNext(ctx, func() { logs.Print(reported(result), r.Logs) })
+			r.logs.Select(reported(result), r.Logs)
+			r.Signals.UntilNext(ctx, r.logs.Print)
 		},
+		Removing: r.logs.Keep,
 	})
 	var timedOut *deadline.TimeoutError
 	switch {
@@ -124,11 +137,24 @@ func (r *run) pods(ctx context.Context) error {
 	case err != nil:
 		return notStarted(agenterror.Explain(ctx, r.Command, err))
 	}
+	r.printStopped(ctx)
+	result.Interrupted = result.Interrupted || ctx.Err() != nil
 	r.warnOfLeft(result.Left)
 	if reportError != nil {
 		return reportError
 	}
 	return r.exit(result)
+}
+
+// printStopped prints the logs of what was stopped, until the next interrupt. After the second one
+// there is no next: Run then limits the time.
+func (r *run) printStopped(ctx context.Context) {
+	select {
+	case <-r.Signals.Second():
+		r.logs.PrintStopped()
+	default:
+		r.Signals.UntilNext(ctx, r.logs.PrintStopped)
+	}
 }
 
 // onInterrupt returns the message for the first interrupt.
@@ -156,6 +182,7 @@ func notStarted(err error) error {
 func reported(r result.Result) report.Run {
 	return report.Run{
 		Pods: r.Pods, TimedOut: r.TimedOut, Interrupted: r.Interrupted, Removed: r.Removed, Done: result.Done,
+		Stops: r.Stops, Durations: r.Durations,
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
 )
 
@@ -172,7 +173,7 @@ const suiteName = "podrun once"
 func junitOf(r Run, elapsed time.Duration) junitSuites {
 	suite := junitSuite{Name: suiteName, Tests: len(r.Pods), Time: inSeconds(elapsed)}
 	for _, p := range r.Pods {
-		one := junitCase{Name: p.Name, ClassName: p.Namespace, Time: inSeconds(podElapsed(p))}
+		one := junitCase{Name: p.Name, ClassName: p.Namespace, Time: inSeconds(r.Durations[pod.KeyOf(p)])}
 		switch {
 		case p.Status.Phase == v1.PodFailed:
 			suite.Failures++
@@ -199,17 +200,3 @@ func whyNotDone(r Run) string {
 }
 
 func inSeconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
-
-// podElapsed returns the time from the start of a pod to the termination of its last container.
-func podElapsed(p *v1.Pod) time.Duration {
-	if p.Status.StartTime == nil {
-		return 0
-	}
-	var last time.Time
-	for _, s := range allStatuses(p) {
-		if t := s.State.Terminated; t != nil && t.FinishedAt.After(last) {
-			last = t.FinishedAt.Time
-		}
-	}
-	return max(0, last.Sub(p.Status.StartTime.Time))
-}

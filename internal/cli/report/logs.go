@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -15,32 +16,109 @@ import (
 	"podrun.io/podrun/internal/status/summary"
 )
 
-// Logs prints the logs of the containers of a run at its end.
+// Logs prints the logs of the containers of a run at its end. Those of containers that still run, and that are
+// stopped then, are printed when they have been: what a container writes while it is stopped is part of its log.
 type Logs struct {
 	Out, ErrOut io.Writer
 	Dirs        layout.Dirs
 	Log         *slog.Logger
+
+	mu           sync.Mutex
+	ended, stops []*entry
+	// printed reports that Print has come to its end.
+	printed bool
+	once    sync.Once // of PrintStopped
 }
 
-// Print prints the logs of the selected containers: all, failed or none. For containers that failed or were not
-// done, it also prints the reason or the state.
-func (l *Logs) Print(r Run, which string) {
+// entry is what is printed of a container, or of a pod.
+type entry struct {
+	// title is a line that precedes the log; "" if there is none.
+	title string
+	// log is its file; "" if no log is printed. tail is how many lines are printed of it; nil: all.
+	log  string
+	tail *int
+	// key and uid are the pod's. kept is the log if it has been removed since.
+	key  pod.Key
+	uid  pod.UID
+	kept *cri.Kept
+}
+
+// Select determines what Print and PrintStopped print: the logs of the selected containers (all, failed or none)
+// and, for containers that failed or were not done, the reason or the state.
+func (l *Logs) Select(r Run, which string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if which == "none" {
 		return
 	}
 	for _, p := range r.Pods {
+		key, said := pod.KeyOf(p), false
 		for _, role := range summary.Roles(p) {
-			if role.Status == nil {
-				continue
+			s := role.Status
+			if s == nil || s.State.Running == nil && lastExit(*s) == nil {
+				continue // it has not run: a log with its name is of an earlier run
 			}
 			problem := r.problemOf(p, role)
-			if problem != "" {
-				fmt.Fprintf(l.ErrOut, "%s/%s container %s %s\n", p.Namespace, p.Name, role.Status.Name, problem)
+			if problem == "" && which != "all" {
+				continue
 			}
-			if problem != "" || which == "all" {
-				l.printLog(p, *role.Status, which == "all")
+			e := &entry{key: key, uid: p.UID, log: l.Dirs.ContainerLog(key, p.UID, s.Name, int(s.RestartCount))}
+			if problem != "" {
+				e.title, said = fmt.Sprintf("%s container %s %s", key, s.Name, problem), true
+			}
+			if which != "all" {
+				e.tail = new(failedTail)
+			}
+			if r.Stops[key] && s.State.Running != nil {
+				l.stops = append(l.stops, e)
+			} else {
+				l.ended = append(l.ended, e)
 			}
 		}
+		if why := failure(p); why != "" && !said {
+			l.ended = append(l.ended, &entry{title: fmt.Sprintf("%s failed: %s", key, why)})
+		}
+	}
+}
+
+// Print prints the logs of the containers that have ended, or go on running.
+func (l *Logs) Print() {
+	for _, e := range l.ended {
+		l.print(e)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.printed = true
+}
+
+// Keep keeps the logs that PrintStopped prints of a pod readable. It is called before they are removed.
+func (l *Logs) Keep(key pod.Key, uid pod.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.stops {
+		if e.key != key || e.uid != uid || e.kept != nil {
+			continue
+		}
+		var err error
+		if e.kept, err = cri.Keep(e.log); err != nil {
+			l.Log.Debug("keeping a container log failed", "file", e.log, "err", err)
+		}
+	}
+}
+
+// PrintStopped prints the logs of the containers that were stopped, as they are now, once. It prints nothing if
+// Print has not come to its end, because then nobody reads the output.
+func (l *Logs) PrintStopped() { l.once.Do(l.printStopped) }
+
+func (l *Logs) printStopped() {
+	l.mu.Lock()
+	printed := l.printed
+	l.mu.Unlock()
+	if !printed {
+		return
+	}
+	for _, e := range l.stops {
+		l.print(e)
 	}
 }
 
@@ -51,7 +129,11 @@ func (r Run) problemOf(p *v1.Pod, role summary.Role) string {
 	switch {
 	// podrun stops sidecars when the pod is done, so their exit code is not a result.
 	case t != nil && t.ExitCode != 0 && (!role.Init || !pod.IsSidecar(role.Container)):
-		return fmt.Sprintf("failed: %s, exit code %d%s", t.Reason, t.ExitCode, summary.Plain(detail(t.Message)))
+		text := fmt.Sprintf("failed: %s, exit code %d%s", t.Reason, t.ExitCode, summary.Plain(detail(t.Message)))
+		if why := failure(p); why != "" {
+			text += " (" + why + ")"
+		}
+		return text
 	case r.Done(p) || t != nil || s.State.Running == nil && lastExit(*s) == nil:
 		return ""
 	}
@@ -65,17 +147,36 @@ func (r Run) problemOf(p *v1.Pod, role summary.Role) string {
 	return "was not done: " + state
 }
 
-// failedTail is the number of lines that printLog prints of the log of a failed container.
+// failure returns why p as a whole has failed; "" if it has not, or only its containers have.
+func failure(p *v1.Pod) string {
+	if p.Status.Phase != v1.PodFailed || p.Status.Reason == "" {
+		return ""
+	}
+	return p.Status.Reason + summary.Plain(detail(p.Status.Message))
+}
+
+// failedTail is the number of lines that are printed of the log of a failed container.
 const failedTail = 20
 
-func (l *Logs) printLog(p *v1.Pod, s v1.ContainerStatus, whole bool) {
-	var o cri.ReadOptions
-	if tail := failedTail; !whole {
-		o.Tail = &tail
+func (l *Logs) print(e *entry) {
+	if e.title != "" {
+		fmt.Fprintln(l.ErrOut, e.title)
 	}
-	path := l.Dirs.ContainerLog(pod.KeyOf(p), p.UID, s.Name, int(s.RestartCount))
-	out, errOut := cli.ForTerminal(l.Out), cli.ForTerminal(l.ErrOut)
-	if err := cri.Read(context.Background(), path, o, out, errOut); err != nil {
-		l.Log.Debug("reading container log failed", "pod", p.Name, "container", s.Name, "err", err)
+	if e.log == "" {
+		return
+	}
+	l.mu.Lock()
+	kept := e.kept
+	l.mu.Unlock()
+	ctx, out, errOut := context.Background(), cli.ForTerminal(l.Out), cli.ForTerminal(l.ErrOut)
+	var err error
+	if kept != nil {
+		err = kept.Read(ctx, e.tail, out, errOut)
+		kept.Close()
+	} else {
+		err = cri.Read(ctx, e.log, cri.ReadOptions{Tail: e.tail}, out, errOut)
+	}
+	if err != nil {
+		l.Log.Debug("reading container log failed", "file", e.log, "err", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
 )
 
@@ -23,6 +24,10 @@ type Run struct {
 	TimedOut, Interrupted bool
 	// Removed reports that no pod of the run exists any more.
 	Removed bool
+	// Stops are the pods that are stopped, if they still run, when the run has been reported.
+	Stops map[pod.Key]bool
+	// Durations is how long each pod took.
+	Durations map[pod.Key]time.Duration
 	// Done reports whether a pod has its result.
 	Done func(*v1.Pod) bool
 }

@@ -119,7 +119,8 @@ func TestLogsOfWhatIsNotDone(t *testing.T) {
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		must(t, os.WriteFile(path, []byte("2026-01-02T15:04:05.000000000Z stdout F of "+p.Name+"\n"), 0o600))
 	}
-	l.Print(r, "failed")
+	l.Select(r, "failed")
+	l.Print()
 	if want := "of crashes\nof killed\nof runs\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}

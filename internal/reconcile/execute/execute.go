@@ -80,6 +80,8 @@ type Options struct {
 	// LogTries is the number of consecutive failed syncs after which an exited instance is reaped
 	// although its log cannot be written. 0: no limit.
 	LogTries int
+	// Removing is called before the logs of a revision are removed. May be nil.
+	Removing func(key pod.Key, uid pod.UID)
 	// Slots and Resources are shared with the other pods.
 	Slots     admission.Slots
 	Resources *admission.Resources
@@ -127,6 +129,7 @@ func New(o Options) *Executor {
 			volumes:    o.Volumes,
 			logs:       o.Logs,
 			logTries:   o.LogTries,
+			removing:   o.Removing,
 			syncs:      o.Syncs,
 			life:       o.Lifecycle,
 			log:        o.Log,

@@ -24,7 +24,8 @@ type remover struct {
 	data       runtime.Data
 	volumes    Volumes
 	logs       Logs
-	logTries   int // Options.LogTries
+	logTries   int                            // Options.LogTries
+	removing   func(key pod.Key, uid pod.UID) // Options.Removing
 	syncs      *record.Syncs
 	life       *lifecycle.Lifecycle
 	log        *slog.Logger
@@ -112,6 +113,9 @@ func (r *remover) removeData(ctx context.Context, uid pod.UID) error {
 	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
 		if err := r.volumes.Teardown(ctx, uid); err != nil {
 			return err
+		}
+		if r.removing != nil {
+			r.removing(r.key, uid)
 		}
 		return r.data.RemoveData(ctx, r.key, uid)
 	})
