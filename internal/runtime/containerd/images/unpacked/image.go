@@ -90,5 +90,9 @@ func (i *Image) unpack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The name may refer to another image by now, so its sizes are checked too.
+	if _, _, err := i.finder.spec(ctx, found.Metadata()); err != nil {
+		return err
+	}
 	return found.Unpack(ctx, i.finder.client.Snapshotter)
 }
