@@ -91,7 +91,7 @@ func user(in Input) specs.User {
 }
 
 // mostCompared is the maximum number of comparisons of groups that a process may cost: runc compares
-// each of its groups with each line of the image's /etc/group, which takes about a second for these.
+// each of its groups with each line of the image's /etc/group, which takes seconds for these.
 const mostCompared = 50_000_000
 
 // verifyGroups returns an error for a user with whose groups no process can start, or only after
