@@ -140,7 +140,7 @@ var rooms = map[string]room{
 	"internal/runtime/containerd/legacy":     {imports: "checkpoint checkpoint/layout pod runtime/containerd/daemon runtime/containerd/images/unpacked runtime/containerd/instance sandbox sys"},
 	"internal/runtime/containerd/shimpool":   {imports: "checkpoint/layout pod runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan shim sys sys/memo"},
 
-	"internal/runtime/containerd/images/accounts": {imports: "sys"},
+	"internal/runtime/containerd/images/accounts": {imports: "pod sys"},
 	"internal/runtime/containerd/images/unpacked": {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images/accounts checkpoint/layout sys sys/memo oci"},
 	"internal/runtime/containerd/images/fetched":  {imports: "runtime/containerd/daemon checkpoint/layout sys"},
 	"internal/runtime/containerd/images/pull":     {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images/fetched runtime/containerd/images/unpacked image"},

@@ -94,3 +94,16 @@ func TestErrorsBeyondThoseKept(t *testing.T) {
 		t.Errorf("%.200s; want %q at its end", err, want)
 	}
 }
+
+// TestTooManyGroups checks that a pod cannot have more groups than the kernel supports.
+func TestTooManyGroups(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{65536: "", 65537: "supplementalGroups: Too many: 65537: must have at most 65536 items"} {
+		groups := strings.TrimSuffix(strings.Repeat("7,", n), ",")
+		_, err := Load([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"a:1"}],`+
+			`"securityContext":{"supplementalGroups":[`+groups+`]}}}`), options("/a.yaml"))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d: %.500v", n, err)
+		}
+	}
+}

@@ -34,6 +34,8 @@ type Input struct {
 	// User is the result of resolving UserName in the image, with the user's groups there; the zero
 	// value is root.
 	User specs.User
+	// GroupEntries is the number of lines of /etc/group of the image.
+	GroupEntries int
 	// Env are the container's own variables, resolved.
 	Env []pod.Variable
 	// Mounts are in the order of the manifest.

@@ -77,12 +77,37 @@ func user(in Input) specs.User {
 	if sc.FSGroup != nil {
 		groups = append(slices.Clone(groups), *sc.FSGroup)
 	}
+	member := map[uint32]bool{} // there may be thousands
+	for _, g := range out.AdditionalGids {
+		member[g] = true
+	}
 	for _, g := range groups {
-		if !slices.Contains(out.AdditionalGids, uint32(g)) {
+		if !member[uint32(g)] {
+			member[uint32(g)] = true
 			out.AdditionalGids = append(out.AdditionalGids, uint32(g))
 		}
 	}
 	return out
+}
+
+// mostCompared is the maximum number of comparisons of groups that a process may cost: runc compares
+// each of its groups with each line of the image's /etc/group, which takes seconds for these.
+const mostCompared = 50_000_000
+
+// verifyGroups returns an error for a user with whose groups no process can start, or only after
+// minutes: the kernel refuses them, or the image has a very long /etc/group.
+func verifyGroups(user specs.User, entries int) error {
+	groups := len(user.AdditionalGids)
+	if groups > pod.MaxGroups {
+		return fmt.Errorf("the process would be in %d groups, those of the image included; the maximum is %d",
+			groups, pod.MaxGroups)
+	}
+	if groups*entries > mostCompared {
+		return fmt.Errorf(
+			"the process would be in %d groups, and /etc/group of the image has %d lines: together they are too many; "+
+				"the product may be at most %d", groups, entries, mostCompared)
+	}
+	return nil
 }
 
 // secure applies the security context to the spec.
@@ -97,6 +122,9 @@ func secure(spec *specs.Spec, in Input) error {
 	}
 	spec.Process.Capabilities = &specs.LinuxCapabilities{Bounding: caps, Effective: caps, Permitted: caps}
 	spec.Process.User = user(in)
+	if err := verifyGroups(spec.Process.User, in.GroupEntries); err != nil {
+		return err
+	}
 	spec.Process.NoNewPrivileges = sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation
 	spec.Process.ApparmorProfile = in.Machine.AppArmorProfile
 	spec.Process.SelinuxLabel, spec.Linux.MountLabel = in.Machine.ProcessLabel, in.Machine.FileLabel

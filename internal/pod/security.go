@@ -6,6 +6,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+// MaxGroups is the maximum number of groups that a process can be in on Linux.
+const MaxGroups = 65536
+
 // Security returns the security context that c runs under: its own fields take precedence over the
 // pod's.
 func Security(p *v1.Pod, c *v1.Container) v1.SecurityContext {

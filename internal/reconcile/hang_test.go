@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/fake"
@@ -104,4 +105,29 @@ func TestStopWhileTheRuntimeHangs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRemovalEndsAHungStart: a start that hangs is not waited for when the manifest is removed, but
+// is when it can only not be read.
+func TestRemovalEndsAHungStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
+		h := start(t, rt, func(o *reconcile.Options) { o.Sandboxes = hung{rt, time.Minute} })
+		defer h.stop()
+		h.want(web())
+		after(time.Second)
+		h.desired <- manifest.Desired{} // incomplete
+		after(20 * time.Second)
+		if h.board.get("web") == nil {
+			t.Error("the pod ended although its manifest may exist")
+		}
+		h.want()
+		after(20 * time.Second)
+		if shown := h.board.get("web"); shown != nil {
+			t.Errorf("20 s after the manifest was removed: %+v", shown.Status)
+		}
+		if all, err := rt.List(t.Context()); err != nil || len(all) > 0 {
+			t.Errorf("left: %+v, %v", all, err)
+		}
+	})
 }

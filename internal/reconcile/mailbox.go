@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -32,6 +33,9 @@ type mailbox struct {
 	newest  desiredPod
 	version int // incremented by put
 	chosen  int // the version that read returned last; -1: read newest again
+	// performs is the pod for which actions are in progress, nil if none are; cancel ends them.
+	performs *v1.Pod
+	cancel   context.CancelFunc
 }
 
 func newMailbox() *mailbox { return &mailbox{changed: make(chan struct{}, 1)} }
@@ -41,6 +45,7 @@ func (m *mailbox) put(d desiredPod) {
 	m.mu.Lock()
 	m.newest = d
 	m.version++
+	m.cancelUnwanted()
 	m.mu.Unlock()
 	m.Notify()
 }
@@ -50,6 +55,33 @@ func (m *mailbox) Notify() {
 	select {
 	case m.changed <- struct{}{}:
 	default:
+	}
+}
+
+// whileWanted returns a context for the actions on pod p. It ends when the newest desire is certain
+// to have no manifest of p any more.
+func (m *mailbox) whileWanted(ctx context.Context, p *v1.Pod) (wanted context.Context, stop func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	m.performs, m.cancel = p, cancel
+	if m.chosen != m.version {
+		m.cancelUnwanted()
+	}
+	return ctx, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		cancel()
+		m.performs, m.cancel = nil, nil
+	}
+}
+
+// cancelUnwanted ends the actions in progress if their pod is not wanted any more. The caller holds
+// mu.
+func (m *mailbox) cancelUnwanted() {
+	d := m.newest
+	if m.performs != nil && d.pod == nil && d.all != nil && !d.all.Keeps(m.performs) {
+		m.cancel()
 	}
 }
 

@@ -157,7 +157,9 @@ func (w *worker) sync(ctx context.Context, inspect bool) (wake time.Duration, go
 		if len(p.Actions) == 0 {
 			return w.idle(p)
 		}
-		w.state, inspect, err = w.executor.Perform(ctx, w.state, seen, p.Actions)
+		wanted, stop := w.mailbox.whileWanted(ctx, w.state.Pod)
+		w.state, inspect, err = w.executor.Perform(wanted, w.state, seen, p.Actions)
+		stop()
 		// Nothing is executed before the next inspection: not everything that wakes a worker has
 		// inspected the pod.
 		w.outdated = inspect

@@ -253,7 +253,7 @@ var podSecurity = map[string]rule{
 	"runAsUser":                yes(""),
 	"runAsGroup":               yes(""),
 	"runAsNonRoot":             yes(""),
-	"supplementalGroups":       yes(""),
+	"supplementalGroups":       yes("at most 65536, those of the image included, as the kernel supports"),
 	"supplementalGroupsPolicy": yes(""),
 	"fsGroup": yes("of emptyDir, configMap, secret, downwardAPI, projected and " +
 		"persistentVolumeClaim volumes"),

@@ -39,6 +39,9 @@ func validatePodSecurity(s *v1.PodSpec, at *field.Path) field.ErrorList {
 	errs = append(errs, validateID(sc.RunAsUser, validation.IsValidUserID, at.Child("runAsUser"))...)
 	errs = append(errs, validateID(sc.RunAsGroup, validation.IsValidGroupID, at.Child("runAsGroup"))...)
 	errs = append(errs, validateID(sc.FSGroup, validation.IsValidGroupID, at.Child("fsGroup"))...)
+	if n := len(sc.SupplementalGroups); n > pod.MaxGroups {
+		errs = append(errs, field.TooMany(at.Child("supplementalGroups"), n, pod.MaxGroups))
+	}
 	for i, group := range sc.SupplementalGroups {
 		errs = append(errs,
 			invalid(at.Child("supplementalGroups").Index(i), group, validation.IsValidGroupID(group))...)

@@ -172,9 +172,9 @@ func (e *Executor) Perform(
 	return s, inspect, late
 }
 
-// lastTime is how long a running action may continue after podrun is asked to stop. An action that
-// takes longer hangs in the runtime or in a shim. Cancelling it is safe, because podrun may be
-// killed at any instruction anyway.
+// lastTime is how long a running action may continue after podrun is asked to stop, or the pod's
+// manifest has been removed. An action that takes longer hangs in the runtime or in a shim.
+// Cancelling it is safe, because podrun may be killed at any instruction anyway.
 const lastTime = 15 * time.Second
 
 // finish completes an action that has begun even if ctx ends, within lastTime.

@@ -77,12 +77,16 @@ func (a *Archives) Save(ctx context.Context, refs []string, archive io.Writer) e
 		}
 		opts = append(opts, imagearchive.WithImage(a.client.ImageService(), stored.Name))
 	}
-	return daemon.Mapped("saving images", a.client.Export(a.client.Context(ctx), archive, opts...))
+	return daemon.Mapped("saving images",
+		imagearchive.Export(a.client.Context(ctx), unpacked.Archived(a.client.ContentStore()), archive, opts...))
 }
 
 // readArchive writes the contents of an archive to the content store and returns the images that it
 // names, by their full names. Only the lease protects the contents until an image refers to them.
 func readArchive(ctx context.Context, store content.Store, archive io.Reader) ([]images.Image, error) {
+	store = unpacked.Archived(store)
+	archive, stop := bounded(archive)
+	defer stop()
 	list, err := imagearchive.ImportIndex(ctx, store, archive)
 	if err != nil {
 		return nil, err
@@ -115,7 +119,7 @@ func readArchive(ctx context.Context, store content.Store, archive io.Reader) ([
 // name unpacks an image of an archive and then makes its name refer to it.
 func (a *Archives) name(ctx context.Context, i images.Image) error {
 	platform := platforms.Default()
-	_, err := images.Manifest(ctx, a.client.ContentStore(), i.Target, platform)
+	_, err := images.Manifest(ctx, unpacked.Texts(a.client.ContentStore()), i.Target, platform)
 	if p := i.Target.Platform; daemon.IsNotFound(err) || p != nil && !platform.Match(*p) {
 		return fmt.Errorf("image %s: the archive has no content for platform %s",
 			unpacked.Quoted(i.Name), platforms.Format(platforms.DefaultSpec()))
@@ -167,7 +171,7 @@ func own(ctx context.Context, store content.Store, target imagespec.Descriptor) 
 const maxNested = 1000
 
 // countNested returns an error for an index that names more than maxNested images.
-func countNested(ctx context.Context, store content.Provider, target imagespec.Descriptor) error {
+func countNested(ctx context.Context, store content.InfoReaderProvider, target imagespec.Descriptor) error {
 	count := 0
 	return images.Walk(ctx, images.HandlerFunc(
 		func(ctx context.Context, desc imagespec.Descriptor) ([]imagespec.Descriptor, error) {
@@ -183,9 +187,9 @@ func countNested(ctx context.Context, store content.Provider, target imagespec.D
 
 // childrenThere returns the descriptors of which desc consists; none if desc itself is missing.
 func childrenThere(
-	ctx context.Context, store content.Provider, desc imagespec.Descriptor,
+	ctx context.Context, store content.InfoReaderProvider, desc imagespec.Descriptor,
 ) ([]imagespec.Descriptor, error) {
-	below, err := images.Children(ctx, store, desc)
+	below, err := images.Children(ctx, unpacked.Texts(store), desc)
 	if daemon.IsNotFound(err) {
 		return nil, images.ErrSkipDesc
 	}

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/images/usage"
 	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/platforms"
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -57,8 +58,10 @@ func (v *Inventory) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
 	}
 	out := []pod.StoredImage{}
 	for _, i := range all {
-		size, err := client.NewImage(v.client.Client, i).Size(ctx)
-		if err != nil && !daemon.IsNotFound(err) { // an image with missing content is listed too
+		size, err := usage.CalculateImageUsage(ctx, i, unpacked.Texts(v.client.ContentStore()),
+			usage.WithManifestLimit(platforms.Default(), 1), usage.WithManifestUsage())
+		// An image with missing content, or which is refused for its size, is listed too.
+		if err != nil && !daemon.IsNotFound(err) && !errors.Is(err, unpacked.ErrTooBig) {
 			return nil, daemon.Mapped("measuring image "+unpacked.Quoted(i.Name), err)
 		}
 		out = append(out, pod.StoredImage{

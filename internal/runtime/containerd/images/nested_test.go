@@ -1,8 +1,10 @@
 package images
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -67,5 +69,33 @@ func TestNestedIndexes(t *testing.T) {
 	}
 	if err := own(t.Context(), store, nested(30, 8)); err == nil || !strings.Contains(err.Error(), "more than 1000 images") {
 		t.Errorf("30 to the power of 8: %v", err)
+	}
+}
+
+// TestBigLists checks that an archive is refused whose own lists of its content are too big to be
+// decoded.
+func TestBigLists(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"manifest.json", "./oci-layout", "index.json"} {
+		store, err := local.NewStore(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := []byte("[" + strings.Repeat("{},", 2<<20) + "{}]")
+		var archive bytes.Buffer
+		w := tar.NewWriter(&archive)
+		write := func(name string, text []byte) error {
+			err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text)), Typeflag: tar.TypeReg})
+			_, failed := w.Write(text)
+			return errors.Join(err, failed)
+		}
+		layout := []byte(`{"imageLayoutVersion":"1.0.0"}`)
+		if err := errors.Join(write("oci-layout", layout), write(name, text), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		_, err = readArchive(t.Context(), store, &archive)
+		if err == nil || !strings.Contains(err.Error(), "has 6291460 bytes; the maximum is 4194304") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 	"podrun.io/podrun/internal/runtime/containerd/images"
+	"podrun.io/podrun/internal/runtime/containerd/images/accounts"
 	"podrun.io/podrun/internal/test/testimage"
 )
 
@@ -65,9 +66,9 @@ func checkUsers(t *testing.T, s *images.Store) {
 		t.Error(err)
 		return
 	}
-	for name, want := range map[string]specs.User{
-		"worker:crew": {UID: 7, GID: 11, AdditionalGids: []uint32{11, 12}},
-		"other":       {UID: 9, GID: 10, AdditionalGids: []uint32{10, 12}},
+	for name, want := range map[string]accounts.User{
+		"worker:crew": {User: specs.User{UID: 7, GID: 11, AdditionalGids: []uint32{11, 12}}, GroupEntries: 4},
+		"other":       {User: specs.User{UID: 9, GID: 10, AdditionalGids: []uint32{10, 12}}, GroupEntries: 4},
 	} {
 		if user, err := image.User(t.Context(), name); err != nil || !reflect.DeepEqual(user, want) {
 			t.Errorf("user %s: %+v, %v; want %+v", name, user, err, want)

@@ -179,7 +179,8 @@ func (st *ContainerStarter) prepare(ctx context.Context, s runtime.Start) (*laun
 		Pod: s.Pod, Container: s.Container, Image: l.image.Config, ID: l.ID,
 		Group:      l.group,
 		Namespaces: st.namespaces(s.Sandbox),
-		Hostname:   hostname, User: user, Env: s.Env, Mounts: mounts, CgroupV2: cgroup.Unified(), Driver: driver,
+		Hostname:   hostname, User: user.User, GroupEntries: user.GroupEntries,
+		Env: s.Env, Mounts: mounts, CgroupV2: cgroup.Unified(), Driver: driver,
 		Machine: machine,
 	}
 	if err := st.buildSpec(l, input); err != nil {

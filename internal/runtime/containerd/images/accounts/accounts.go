@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"slices"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -26,12 +26,19 @@ import (
 // containerd.
 const mostAccounts = 10 << 20
 
+// User is a user of an image.
+type User struct {
+	specs.User
+	// GroupEntries is the number of lines of the image's /etc/group.
+	GroupEntries int
+}
+
 // accounts are the users and groups of the image that is mounted at this directory.
 type accounts string
 
 // read returns the content of one of the image's files, empty if the file does not exist. Symbolic
 // links are resolved as in a container of the image.
-func (a accounts) read(name string) (io.Reader, error) {
+func (a accounts) read(name string) ([]byte, error) {
 	text, err := sys.ReadRegular(string(a), name, sys.LinksInRoot, mostAccounts)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
@@ -39,7 +46,7 @@ func (a accounts) read(name string) (io.Reader, error) {
 	if err != nil { // without the path of the temporary mount, which has no meaning for a user
 		return nil, fmt.Errorf("reading /%s of the image: %w", name, errors.Unwrap(err))
 	}
-	return bytes.NewReader(text), nil
+	return text, nil
 }
 
 // account is a user's entry in /etc/passwd. Without a name there is no entry.
@@ -51,26 +58,39 @@ type account struct {
 // Find returns the user for name in the image that is mounted at root. name has the form user or
 // user:group, each a name or a number. A number need not be in /etc/passwd or /etc/group. Without a
 // group the user has the primary group of its entry, or else root's. The primary group is among the
-// additional groups too.
-func Find(root, name string) (specs.User, error) {
+// additional groups too. A user in more than pod.MaxGroups groups is an error.
+func Find(root, name string) (User, error) {
 	a := accounts(root)
 	owner, group, grouped := strings.Cut(name, ":")
 	found, err := a.user(owner)
 	if err != nil {
-		return specs.User{}, err
+		return User{}, err
 	}
-	out := specs.User{UID: found.uid, GID: found.gid}
+	out := User{User: specs.User{UID: found.uid, GID: found.gid}}
 	if grouped {
 		if out.GID, err = a.group(group); err != nil {
-			return specs.User{}, err
+			return User{}, err
 		}
 	}
+	// The file is read for a user without an entry too, because runc reads it for any.
+	text, err := a.read("etc/group")
+	if err != nil {
+		return User{}, err
+	}
+	out.GroupEntries = bytes.Count(text, []byte("\n")) + 1
 	more, err := a.groupsOf(found.name)
+	if err != nil {
+		return User{}, err
+	}
 	if !slices.Contains(more, out.GID) {
 		more = append([]uint32{out.GID}, more...)
 	}
+	if len(more) > pod.MaxGroups {
+		return User{}, fmt.Errorf("/etc/group of the image has the user in %d groups; the maximum is %d",
+			len(more), pod.MaxGroups)
+	}
 	out.AdditionalGids = more
-	return out, err
+	return out, nil
 }
 
 // user returns the entry of a user by name or number. An entry without a group number has root's
@@ -152,7 +172,7 @@ func (a accounts) each(file string, f func(fields []string)) error {
 	if err != nil {
 		return err
 	}
-	lines := bufio.NewScanner(text)
+	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
 		if line := strings.TrimSpace(lines.Text()); line != "" {
 			f(strings.Split(line, ":"))

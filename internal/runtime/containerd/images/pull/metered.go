@@ -24,10 +24,14 @@ func (p *Puller) Pulling(ref string) (pod.Progress, bool) {
 }
 
 // metering returns a wrapper for image handlers that reports to meter which layers an image has,
-// and which of them are complete: layers that are already present are never fetched.
+// and which of them are complete: layers that are already present are never fetched. A manifest or a
+// config that is too big is not fetched: the handlers would decode it.
 func metering(meter *registry.Meter) func(images.Handler) images.Handler {
 	return func(next images.Handler) images.Handler {
 		return images.HandlerFunc(func(ctx context.Context, desc imagespec.Descriptor) ([]imagespec.Descriptor, error) {
+			if err := unpacked.CheckSize(desc); err != nil {
+				return nil, err
+			}
 			children, err := next.Handle(ctx, desc)
 			if err != nil {
 				return children, err

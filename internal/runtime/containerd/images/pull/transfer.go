@@ -14,6 +14,7 @@ import (
 
 	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/images/unpacked"
 )
 
 // transfers reports whether containerd can fetch images itself exactly as podrun would; the content
@@ -56,7 +57,7 @@ func (p *Puller) transfer(
 	platform := platforms.DefaultSpec()
 	to := store.NewStore(name,
 		store.WithPlatforms(platform), store.WithManifestLimit(1), store.WithUnpack(platform, p.o.Client.Snapshotter))
-	gauge := gauge{meter: meter, at: map[string]int64{}}
+	gauge := gauge{meter: meter, at: map[string]int64{}, refuse: cancel}
 	if err := p.o.Client.Transfer(ctx, from, to, transfer.WithProgress(gauge.read)); err != nil {
 		return images.Image{}, daemon.TransferError(errors.Join(err, context.Cause(ctx)))
 	}
@@ -85,9 +86,16 @@ func (a credentialHelper) GetCredentials(_ context.Context, _, host string) (ori
 type gauge struct {
 	meter *registry.Meter
 	at    map[string]int64
+	// refuse ends the transfer.
+	refuse context.CancelCauseFunc
 }
 
 func (g gauge) read(p transfer.Progress) {
+	if p.Desc != nil {
+		if err := unpacked.CheckSize(*p.Desc); err != nil {
+			g.refuse(err) // containerd would decode it when it is fetched
+		}
+	}
 	if p.Desc == nil || !images.IsLayerType(p.Desc.MediaType) {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 	"podrun.io/podrun/internal/runtime/containerd/images"
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 // ours reports whether this process has the socket of a TCP connection, given the connection's
@@ -167,5 +168,47 @@ func TestAllSpoilt(t *testing.T) {
 		} else if got, err := s.Pull(t.Context(), h.ref); err != nil || !strings.HasSuffix(got.ID, digest) {
 			t.Errorf("%+v, %v", got, err)
 		}
+	}
+}
+
+// TestPullOfABigConfig checks that an image whose config is too big is refused, whoever fetches it.
+func TestPullOfABigConfig(t *testing.T) {
+	d := daemontest.Embedded(t)
+	own := options(t, d)
+	own.HostsDir = t.TempDir()
+	if err := os.Mkdir(filepath.Join(own.HostsDir, "some.example"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for what, o := range map[string]images.Options{"containerd": options(t, d), "podrun": own} {
+		t.Run(what, func(t *testing.T) {
+			s := connectWith(t, d, "", o)
+			h, _ := newHub(t, d, s)
+			archive, err := os.Open(daemontest.Archive(t, "big:1", testimage.Env("A="+strings.Repeat("x", 5<<20))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer archive.Close()
+			ctx, c := d.Client(t)
+			found, err := c.Import(ctx, archive) // not by podrun
+			if err != nil || len(found) != 1 {
+				t.Fatal(found, err)
+			}
+			ref := strings.TrimSuffix(h.ref, "busybox:1") + "big:1"
+			if err := c.Push(ctx, ref, found[0].Target); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.RemoveImage(t.Context(), "big:1", false); err != nil {
+				t.Fatal(err)
+			}
+			if text := failing(t, s, ref); !strings.Contains(text, "its config is too big: it has 52") {
+				t.Error(text)
+			}
+			if _, err := s.DropFetched(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.PruneImages(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -31,7 +31,7 @@ import (
 type Finder struct {
 	client *daemon.Client
 	users  *users
-	// cache maps the digest of an image's target to what is known of the image.
+	// cache maps the digest of an image's target to what is known of the image, unless that is big.
 	cache memo.Map[string, *Image]
 	locks locks
 }
@@ -128,8 +128,7 @@ func (f *Finder) Ready(ctx context.Context, i images.Image) (*Image, error) {
 	if known, ok := f.cache.Get(digest); ok {
 		return known, nil
 	}
-	full := client.NewImage(f.client.Client, i)
-	spec, err := full.Spec(ctx)
+	spec, size, err := f.spec(ctx, i)
 	if err != nil {
 		return nil, daemon.Mapped("reading the config of image "+Quoted(i.Name), err)
 	}
@@ -137,7 +136,7 @@ func (f *Finder) Ready(ctx context.Context, i images.Image) (*Image, error) {
 		Config: spec.Config, digest: digest, chainID: identity.ChainID(spec.RootFS.DiffIDs).String(), finder: f,
 	}
 	if _, err := f.client.Snapshots().Stat(ctx, out.chainID); daemon.IsNotFound(err) {
-		if err := full.Unpack(ctx, f.client.Snapshotter); err != nil {
+		if err := client.NewImage(f.client.Client, i).Unpack(ctx, f.client.Snapshotter); err != nil {
 			return nil, daemon.Mapped("unpacking image "+Quoted(i.Name), err)
 		}
 	} else if err != nil {
@@ -146,6 +145,8 @@ func (f *Finder) Ready(ctx context.Context, i images.Image) (*Image, error) {
 	if out.user, err = f.users.ofImage(ctx, i, out); err != nil {
 		return nil, err
 	}
-	f.cache.Put(digest, out)
+	if size <= mostCached {
+		f.cache.Put(digest, out)
+	}
 	return out, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/images/accounts"
 )
 
 // FuzzSignalName checks that SignalName returns a name that it has returned unchanged.
@@ -26,7 +27,7 @@ func FuzzSignalName(f *testing.F) {
 // is left out.
 func TestUserText(t *testing.T) {
 	t.Parallel()
-	user := specs.User{UID: 7, GID: 8}
+	user := accounts.User{User: specs.User{UID: 7, GID: 8}, GroupEntries: 9}
 	for n := range uint32(daemon.LabelLimit) {
 		if text := userText("sha256:0", user); len(text)+len(labelUser) > daemon.LabelLimit || n < 100 && text == "" {
 			t.Fatalf("%d groups: a label of %d bytes", n, len(text))

@@ -9,11 +9,11 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
-	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd/images/accounts"
 )
 
 // Image is what a start needs of an image whose layers are unpacked. The content of an image never
@@ -24,7 +24,7 @@ type Image struct {
 	digest  string
 	chainID string
 	// user is the user that the image's USER names, with its groups.
-	user   specs.User
+	user   accounts.User
 	finder *Finder
 	// name is the name that was passed to FindImage.
 	name string
@@ -45,13 +45,13 @@ func (i *Image) UserLabels() map[string]string {
 }
 
 // User returns the user for name, which has the form of an image's USER, in the image.
-func (i *Image) User(ctx context.Context, name string) (specs.User, error) {
+func (i *Image) User(ctx context.Context, name string) (accounts.User, error) {
 	if name == oci.UserName(&v1.Pod{}, &v1.Container{}, i.Config.User) {
 		return i.user, nil
 	}
 	user, err := i.finder.users.find(i.finder.client.Context(ctx), i, name)
 	if err != nil {
-		return specs.User{}, fmt.Errorf("finding the user %q in image %s: %w", name, Quoted(i.name), err)
+		return accounts.User{}, fmt.Errorf("finding the user %q in image %s: %w", name, Quoted(i.name), err)
 	}
 	return user, nil
 }
@@ -88,6 +88,10 @@ func (i *Image) RootFS(ctx context.Context, key string, opts ...snapshots.Opt) (
 func (i *Image) unpack(ctx context.Context) error {
 	found, err := i.finder.client.GetImage(ctx, i.name)
 	if err != nil {
+		return err
+	}
+	// The name may refer to another image by now, so its sizes are checked too.
+	if _, _, err := i.finder.spec(ctx, found.Metadata()); err != nil {
 		return err
 	}
 	return found.Unpack(ctx, i.finder.client.Snapshotter)

@@ -32,11 +32,15 @@ type userLabel struct {
 	UID    uint32   `json:"uid"`
 	GID    uint32   `json:"gid"`
 	Groups []uint32 `json:"groups,omitempty"`
+	// GroupEntries is nil in labels of former versions of podrun.
+	GroupEntries *int `json:"groupEntries,omitempty"`
 }
 
 // userText returns the value of labelUser; "" if it is too long for a label.
-func userText(digest string, user specs.User) string {
-	text, err := json.Marshal(userLabel{Digest: digest, UID: user.UID, GID: user.GID, Groups: user.AdditionalGids})
+func userText(digest string, user accounts.User) string {
+	text, err := json.Marshal(userLabel{
+		Digest: digest, UID: user.UID, GID: user.GID, Groups: user.AdditionalGids, GroupEntries: &user.GroupEntries,
+	})
 	if err != nil || len(text) >= daemon.LabelLimit-len(labelUser) {
 		return ""
 	}
@@ -49,21 +53,25 @@ type users struct {
 	views  *Views
 	log    *slog.Logger
 	// cache maps an image's layers and a user name to the user.
-	cache memo.Map[string, specs.User]
+	cache memo.Map[string, accounts.User]
 	locks locks
 }
 
 // ofImage returns the user that the image's USER names, from the image's own files. The result is
 // stored in a label of the image, because reading the files needs a mount.
-func (u *users) ofImage(ctx context.Context, i images.Image, known *Image) (specs.User, error) {
+func (u *users) ofImage(ctx context.Context, i images.Image, known *Image) (accounts.User, error) {
 	digest := i.Target.Digest.String()
 	var kept userLabel
-	if json.Unmarshal([]byte(i.Labels[labelUser]), &kept) == nil && kept.Digest == digest {
-		return specs.User{UID: kept.UID, GID: kept.GID, AdditionalGids: kept.Groups}, nil
+	if json.Unmarshal([]byte(i.Labels[labelUser]), &kept) == nil && kept.Digest == digest &&
+		kept.GroupEntries != nil {
+		return accounts.User{
+			User:         specs.User{UID: kept.UID, GID: kept.GID, AdditionalGids: kept.Groups},
+			GroupEntries: *kept.GroupEntries,
+		}, nil
 	}
 	user, err := u.find(ctx, known, known.Config.User)
 	if err != nil {
-		return specs.User{}, fmt.Errorf("finding the user %q of image %s: %w", known.Config.User, Quoted(i.Name), err)
+		return accounts.User{}, fmt.Errorf("finding the user %q of image %s: %w", known.Config.User, Quoted(i.Name), err)
 	}
 	if text := userText(digest, user); text != "" {
 		i.Labels = map[string]string{labelUser: text}
@@ -75,11 +83,11 @@ func (u *users) ofImage(ctx context.Context, i images.Image, known *Image) (spec
 }
 
 // find returns the user for name in the image. It caches the result.
-func (u *users) find(ctx context.Context, known *Image, name string) (specs.User, error) {
+func (u *users) find(ctx context.Context, known *Image, name string) (accounts.User, error) {
 	key := known.chainID + " " + name
 	unlock, err := u.locks.lock(ctx, key)
 	if err != nil {
-		return specs.User{}, err
+		return accounts.User{}, err
 	}
 	defer unlock()
 	if user, ok := u.cache.Get(key); ok {
@@ -96,7 +104,7 @@ func (u *users) find(ctx context.Context, known *Image, name string) (specs.User
 // a snapshot of its own, because other processes may look up the same user concurrently, and the
 // first that finishes removes its snapshot. The lease makes containerd remove the snapshot if this
 // process is killed.
-func (u *users) lookUp(ctx context.Context, known *Image, name string) (user specs.User, err error) {
+func (u *users) lookUp(ctx context.Context, known *Image, name string) (user accounts.User, err error) {
 	ctx, release, err := u.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(lookUpLease))
 	if err != nil {
 		return user, err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
@@ -28,9 +29,10 @@ const (
 	labelShown = "podrun.io/shown"
 )
 
-// shownKey returns the key of the view snapshot of a volume.
+// shownKey returns the key of the view snapshot of a volume. Neither a UID nor a volume's name
+// contains a slash, so no two volumes have the same key, whatever their manifests choose.
 func shownKey(uid pod.UID, volume string) string {
-	return "podrun-volume-" + string(uid) + "-" + volume
+	return "podrun-volume/" + string(uid) + "/" + volume
 }
 
 // Volumes mount images as volumes of pods. They are mounted until the pod's data is removed.
@@ -66,17 +68,7 @@ func (v *Volumes) Show(ctx context.Context, i pod.Image, uid pod.UID, volume str
 	if err := os.MkdirAll(dir, layout.ModePrivate); err != nil {
 		return "", fmt.Errorf("showing image %s: %w", Quoted(i.Name), err)
 	}
-	store := v.client.Snapshots()
-	key := shownKey(uid, volume)
-	digest := i.ID[strings.LastIndex(i.ID, "@")+1:]
-	labels := snapshots.WithLabels(map[string]string{
-		labelRoot:  time.Now().UTC().Format(time.RFC3339),
-		labelShown: digest,
-	})
-	mounts, err := store.View(ctx, key, known.chainID, labels)
-	if errdefs.IsAlreadyExists(err) {
-		mounts, err = store.Mounts(ctx, key)
-	}
+	mounts, err := v.view(ctx, shownKey(uid, volume), known)
 	if err != nil {
 		return "", daemon.Mapped("showing image "+Quoted(i.Name), err)
 	}
@@ -84,6 +76,32 @@ func (v *Volumes) Show(ctx context.Context, i pod.Image, uid pod.UID, volume str
 		return "", fmt.Errorf("showing image %s: %w", Quoted(i.Name), err)
 	}
 	return dir, nil
+}
+
+// view returns the mounts of the view snapshot with that key. It replaces a snapshot of another image, which
+// remains if a Show was interrupted before it mounted anything.
+func (v *Volumes) view(ctx context.Context, key string, of *Image) ([]mount.Mount, error) {
+	store := v.client.Snapshots()
+	labels := snapshots.WithLabels(map[string]string{
+		labelRoot:  time.Now().UTC().Format(time.RFC3339),
+		labelShown: of.digest,
+	})
+	mounts, err := store.View(ctx, key, of.chainID, labels)
+	if !errdefs.IsAlreadyExists(err) {
+		return mounts, err
+	}
+	there, err := store.Stat(ctx, key)
+	if err == nil && there.Kind == snapshots.KindView && there.Parent == of.chainID &&
+		there.Labels[labelShown] == of.digest {
+		return store.Mounts(ctx, key)
+	}
+	if err == nil {
+		err = store.Remove(ctx, key)
+	}
+	if err != nil && !daemon.IsNotFound(err) {
+		return nil, err
+	}
+	return store.View(ctx, key, of.chainID, labels)
 }
 
 // Digests returns the digests of the images that are volumes of pods.
@@ -123,6 +141,31 @@ func (v *Volumes) Hide(ctx context.Context, uid pod.UID) error {
 		if err := store.Remove(ctx, shownKey(uid, e.Name())); err != nil && !daemon.IsNotFound(err) {
 			return daemon.Mapped("removing a view of an image", err)
 		}
+		if err := v.dropFormer(ctx, uid, e.Name()); err != nil {
+			return daemon.Mapped("removing a view of an image", err)
+		}
 	}
 	return nil
+}
+
+// dropFormer removes the view snapshot that the former version of podrun created for a volume. Its key can be that
+// of other pods' volumes too: while one of them is mounted, the snapshot remains, for that pod's
+// Hide. The function may be removed after the next release.
+func (v *Volumes) dropFormer(ctx context.Context, uid pod.UID, volume string) error {
+	joined := string(uid) + "-" + volume
+	for at := range joined {
+		other := pod.UID(joined[:at])
+		if joined[at] != '-' || other == uid || layout.CheckUID(other) != nil {
+			continue
+		}
+		mounted, err := mountinfo.Mounted(v.dirs.Revision(other).Volume(layout.KindImage, joined[at+1:]))
+		if mounted || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	err := v.client.Snapshots().Remove(ctx, "podrun-volume-"+joined)
+	if daemon.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
