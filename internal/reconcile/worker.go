@@ -159,10 +159,15 @@ func (w *worker) sync(ctx context.Context, inspect bool) (wake time.Duration, go
 		}
 		wanted, stop := w.mailbox.whileWanted(ctx, w.state.Pod)
 		w.state, inspect, err = w.executor.Perform(wanted, w.state, seen, p.Actions)
+		over := wanted.Err() != nil && ctx.Err() == nil
 		stop()
 		// Nothing is executed before the next inspection: not everything that wakes a worker has
 		// inspected the pod.
 		w.outdated = inspect
+		if err != nil && over {
+			w.log.Debug("the pod is not wanted any more: an action was given up", "err", err)
+			continue
+		}
 		if err != nil {
 			w.status.Publish(w.state, seen, p, true, err)
 			wake = w.syncs.Failed(err)
