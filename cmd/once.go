@@ -70,7 +70,7 @@ func onceCommand(a *app) *cobra.Command {
 	c.Flags().BoolVar(&f.remove, "rm", false, "stop and remove all pods when done")
 	a.reportFailure = func(err error) {
 		if err := f.report.Failure(err); err != nil {
-			fmt.Fprintf(a.ErrOut, "warning: %v\n", err)
+			cli.Warnf(a.ErrOut, "%v", err)
 		}
 	}
 	return c

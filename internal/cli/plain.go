@@ -18,6 +18,12 @@ type plainWriter struct {
 // Plain makes text that comes from a pod safe for a terminal; see summary.Plain.
 func Plain(s string) string { return summary.Plain(s) }
 
+// Warnf prints a warning. The text may contain what comes from a pod or a manifest: it is made safe for
+// a terminal.
+func Warnf(errOut io.Writer, format string, args ...any) {
+	fmt.Fprintln(errOut, "warning: "+Plain(fmt.Sprintf(format, args...)))
+}
+
 // ForTerminal returns a writer that makes text that comes from pods safe for the terminal out. If
 // out is not a terminal, it returns out, so that other programs get the text unchanged.
 func ForTerminal(out io.Writer) io.Writer {

@@ -3,7 +3,9 @@ package cli
 import (
 	"bytes"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -32,6 +34,32 @@ func TestPlainWriter(t *testing.T) {
 type wrapper struct{ io.Writer }
 
 func (w wrapper) Underlying() io.Writer { return w.Writer }
+
+// TestWarnings: a warning is made safe for a terminal, and nothing in the commands prints one in another
+// way.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	Warnf(&out, "%v", "a\x1b[2J")
+	if out.String() != "warning: a\\x1b[2J\n" {
+		t.Errorf("%q", out.String())
+	}
+	for _, dir := range []string{".", "../../cmd"} {
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || path == "plain.go" {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if strings.Contains(string(text), `"warning:`) {
+				t.Errorf("%s prints a warning without Warnf", path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
 
 // TestPlainForTerminals: text is escaped only if the output is a terminal.
 func TestPlainForTerminals(t *testing.T) {

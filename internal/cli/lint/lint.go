@@ -142,7 +142,7 @@ func (f *Findings) rename(displayed map[string]string) {
 // error with the exit code if there are any errors.
 func (f *Findings) Print(streams cli.Streams, inJSON bool) error {
 	for _, warning := range f.Warnings {
-		fmt.Fprintln(streams.ErrOut, "warning:", warning)
+		cli.Warnf(streams.ErrOut, "%s", warning)
 	}
 	if inJSON {
 		b, err := json.MarshalIndent(f, "", "  ")

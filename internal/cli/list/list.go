@@ -95,7 +95,7 @@ func (l *Lister) WarnOfAge(listed []*v1.Pod) {
 	if alive || seen.IsZero() || len(listed) > 0 && !slices.ContainsFunc(listed, isUnowned) {
 		return
 	}
-	fmt.Fprintf(l.Streams.ErrOut, "warning: podrun serve is not running; this is how pods were %s ago\n",
+	cli.Warnf(l.Streams.ErrOut, "podrun serve is not running; this is how pods were %s ago",
 		printers.Age(seen, time.Now()))
 }
 
@@ -107,18 +107,18 @@ const maxWarnings = 5
 func (l *Lister) WarnOfManifests() {
 	problems, err := problems.Read(l.Reader.Dirs)
 	if err != nil {
-		fmt.Fprintln(l.Streams.ErrOut, "warning:", err)
+		cli.Warnf(l.Streams.ErrOut, "%v", err)
 	}
 	for i, p := range problems {
 		if i == maxWarnings {
-			fmt.Fprintf(l.Streams.ErrOut, "warning: %s more\n", printers.Count(len(problems)-maxWarnings, "problem"))
+			cli.Warnf(l.Streams.ErrOut, "%s more", printers.Count(len(problems)-maxWarnings, "problem"))
 			break
 		}
 		first, more, _ := strings.Cut(p.Error, "\n")
 		if more != "" {
 			first += " …"
 		}
-		fmt.Fprintln(l.Streams.ErrOut, "warning: manifest cannot be used:", first)
+		cli.Warnf(l.Streams.ErrOut, "manifest cannot be used: %s", first)
 	}
 }
 

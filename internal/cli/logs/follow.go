@@ -73,7 +73,7 @@ func (l *Printer) readLog(
 	out, errOut io.Writer,
 ) error {
 	logs := containerlog.Reader{Dirs: l.Pods.Dirs, Convert: true, Warn: func(err error) {
-		fmt.Fprintf(l.ErrOut, "warning: the newest lines may be missing: %v\n", err)
+		cli.Warnf(l.ErrOut, "the newest lines may be missing: %v", err)
 	}}
 	err := logs.Read(ctx, inst, o, out, errOut)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -8,7 +8,6 @@ package logs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -61,7 +60,7 @@ func (l *Printer) Select(pods []*v1.Pod, f Selection) ([]Log, error) {
 		for _, r := range selected {
 			inst, err := query.Instance(p, r, f.Previous)
 			if err != nil && f.Several {
-				fmt.Fprintln(l.ErrOut, "warning:", err)
+				cli.Warnf(l.ErrOut, "%v", err)
 				continue
 			}
 			if err != nil {

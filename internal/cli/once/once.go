@@ -196,7 +196,8 @@ func (r *run) exit(result result.Result) error {
 	case result.Failed():
 		for _, p := range result.Pods {
 			if result.Stranded()[pod.KeyOf(p)] {
-				fmt.Fprintf(r.Streams.ErrOut, "%s/%s was not started: it %s\n", p.Namespace, p.Name, p.Status.Message)
+				fmt.Fprintf(r.Streams.ErrOut, "%s/%s was not started: it %s\n",
+					p.Namespace, p.Name, cli.Plain(p.Status.Message))
 			}
 		}
 		return &cli.Error{Code: cli.ExitFailed}
@@ -212,7 +213,7 @@ func (r *run) warnOfLeft(left []result.Left) {
 		if l.Why != nil {
 			why = l.Why.Error()
 		}
-		fmt.Fprintf(r.Streams.ErrOut, "warning: pod %s is not cleaned up: %s\n", l.Key, why)
+		cli.Warnf(r.Streams.ErrOut, "pod %s is not cleaned up: %s", l.Key, why)
 	}
 	if len(left) > 0 {
 		fmt.Fprintln(r.Streams.ErrOut, "hint: podrun down removes what is left of a pod")

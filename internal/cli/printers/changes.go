@@ -9,6 +9,7 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 // changeJSON is a change in the JSON output of diff.
@@ -25,7 +26,7 @@ type changeJSON struct {
 // the exit code of podrun diff.
 func Changes(streams cli.Streams, changes []manifest.Change, desired manifest.Desired, inJSON bool) error {
 	for _, w := range desired.Warnings {
-		fmt.Fprintln(streams.ErrOut, "warning:", w.Err)
+		cli.Warnf(streams.ErrOut, "%v", w.Err)
 	}
 	if err := printChanges(streams.Out, changes, inJSON); err != nil {
 		return err
@@ -61,7 +62,7 @@ func printChanges(out io.Writer, changes []manifest.Change, inJSON bool) error {
 	}
 	if !inJSON {
 		for _, row := range rows {
-			fmt.Fprintln(out, row)
+			fmt.Fprintln(out, summary.PlainLine(row.String()))
 		}
 		return nil
 	}

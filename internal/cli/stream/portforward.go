@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -149,7 +150,7 @@ func (w *Forwarder) serve(ctx context.Context, l net.Listener, remote uint16) {
 		open.Go(func() {
 			defer conn.Close()
 			if err := w.forwardConn(ctx, conn, remote); err != nil && ctx.Err() == nil {
-				fmt.Fprintf(w.ErrOut, "error: forwarding to port %d: %v\n", remote, err)
+				fmt.Fprintf(w.ErrOut, "error: forwarding to port %d: %s\n", remote, cli.Plain(err.Error()))
 			}
 		})
 	}
