@@ -51,7 +51,6 @@ func diffCommand(a *app) *cobra.Command {
 		},
 	}
 	s.Add(c.Flags())
-	flags.FromEnvironment(c.Flags())
 	c.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
 	return c
 }

@@ -92,7 +92,6 @@ func pullCommand(a *app) *cobra.Command {
 		},
 	}
 	registry.Add(c.Flags())
-	flags.FromEnvironment(c.Flags())
 	return c
 }
 

@@ -10,13 +10,15 @@ import (
 )
 
 func validateCommand(a *app) *cobra.Command {
-	var output, node, podSecurity string
-	var noSuffix bool
+	var output string
+	var loading flags.Loading
 	c := &cobra.Command{
 		Use:   "validate FILE|DIR|-...",
 		Short: "Check manifests as serve would",
 		Long: "validate reads manifests as serve does and prints every error with its file, line and field. It\n" +
-			"warns about manifests that users other than root and the owner can write.\n\n" +
+			"warns about manifests that users other than root and the owner can write. The environment\n" +
+			"variables that set flags of serve set them here too: PODRUN_NODE_NAME, PODRUN_NO_NODE_SUFFIX and\n" +
+			"PODRUN_POD_SECURITY.\n\n" +
 			"Exit code: 0 all manifests can be used; 1 some cannot; 2 some cannot be read.",
 		Example: "  podrun validate /etc/pods\n  podrun validate web.yaml job.yaml -o json\n" +
 			"  podrun validate - < web.yaml",
@@ -25,19 +27,15 @@ func validateCommand(a *app) *cobra.Command {
 			if output != "text" && output != "json" {
 				return usage(c, fmt.Errorf("-o %q: must be text or json", output))
 			}
-			node, err := flags.NodeName(node)
-			if err != nil {
-				return usage(c, err)
-			}
-			policy, err := flags.Policy(podSecurity)
+			o, err := loading.Options()
 			if err != nil {
 				return usage(c, err)
 			}
 			findings, err := lint.Check(c.Context(), paths, lint.Options{
 				Stdin:    a.In,
-				NodeName: node,
-				NoSuffix: noSuffix,
-				Policy:   policy,
+				NodeName: o.NodeName,
+				NoSuffix: o.NoSuffix,
+				Policy:   o.Policy,
 			})
 			if err != nil {
 				return err
@@ -45,9 +43,7 @@ func validateCommand(a *app) *cobra.Command {
 			return findings.Print(a.Streams, output == "json")
 		},
 	}
+	loading.Add(c.Flags())
 	c.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
-	c.Flags().StringVar(&node, "node-name", "", "node name (default: the hostname, in lower case)")
-	flags.AddNoNodeSuffix(c.Flags(), &noSuffix)
-	flags.AddPodSecurity(c.Flags(), &podSecurity)
 	return c
 }

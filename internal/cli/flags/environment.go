@@ -11,7 +11,9 @@ import (
 const envAnnotation = "podrun.io/env"
 
 // FromEnvironment lets an environment variable set each flag of f: PODRUN_ROOT_DIR sets --root-dir,
-// for example. A flag on the command line takes precedence; see SetFromEnvironment.
+// for example. A flag on the command line takes precedence; see SetFromEnvironment. What adds flags
+// that describe the machine, and not a single call, calls it: each command that has one of them then
+// honours the variable. A command adds the flags of its own after those.
 func FromEnvironment(f *pflag.FlagSet) {
 	f.VisitAll(func(flag *pflag.Flag) {
 		name := "PODRUN_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))

@@ -129,4 +129,5 @@ func (l *Listen) Add(f *pflag.FlagSet) {
 	f.StringVar(&l.KeyFile, "listen-key-file", "", "private key of the certificate, in PEM format")
 	f.StringVar(&l.TokenFile, "listen-token-file", "",
 		"file with the bearer token that clients of --listen must send; read for each request")
+	FromEnvironment(f)
 }

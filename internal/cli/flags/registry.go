@@ -18,6 +18,7 @@ func (r *Registry) Add(f *pflag.FlagSet) {
 		"docker config.json with registry credentials and credential helpers (default: docker's own, if it exists)")
 	f.StringVar(&r.hostsDir, "registry-hosts-dir", "/etc/containerd/certs.d",
 		"directory of registry mirrors and certificates, in containerd's format")
+	FromEnvironment(f)
 }
 
 // Options sets the registry options of o. It fails if a path that the user gave does not exist or

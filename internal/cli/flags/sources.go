@@ -20,11 +20,9 @@ import (
 // Sources are the flags for the sources of manifests and the name of the node.
 type Sources struct {
 	manifests                 []string
-	nodeName                  string
-	noNodeSuffix              bool
+	loading                   Loading
 	fileCheckFrequency        time.Duration
 	strictPermissions         bool
-	podSecurity               string
 	url                       string
 	urlHeaders                []string
 	caFile, certFile, keyFile string
@@ -35,14 +33,12 @@ type Sources struct {
 func (s *Sources) Add(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.manifests, "manifests", []string{"/etc/pods"},
 		"directory or file with manifests, or exec:COMMAND for those that a command prints; repeatable")
-	f.StringVar(&s.nodeName, "node-name", "", "suffix of pod names (default: the hostname, in lower case)")
-	AddNoNodeSuffix(f, &s.noNodeSuffix)
+	s.loading.Add(f)
 	f.DurationVar(&s.fileCheckFrequency, "file-check-frequency", 20*time.Second,
 		"how often manifests are read again if no change is notified")
 	f.BoolVar(&s.strictPermissions, "strict-permissions", false,
 		"refuse manifests, instead of warning, if a user other than root and podrun's user owns or can write\n"+
 			"them, or can replace them through a directory up to / or through a link")
-	AddPodSecurity(f, &s.podSecurity)
 	f.StringVar(&s.url, "manifest-url", "", "http or https URL that serves manifests")
 	f.StringArrayVar(&s.urlHeaders, "manifest-url-header", nil,
 		"HTTP header 'Name: value' for requests to the URL; never printed; repeatable")
@@ -52,26 +48,44 @@ func (s *Sources) Add(f *pflag.FlagSet) {
 	f.StringVar(&s.keyFile, "manifest-url-key-file", "", "private key of the client certificate, in PEM format")
 	f.DurationVar(&s.httpCheckFrequency, "http-check-frequency", 20*time.Second,
 		"how often the URL is requested, plus or minus a tenth")
+	FromEnvironment(f)
 }
 
-// AddNoNodeSuffix adds the flag that omits the node name from the names of pods.
-func AddNoNodeSuffix(f *pflag.FlagSet, to *bool) {
-	f.BoolVar(to, "no-node-suffix", false, "do not append the node name to the names of pods")
+// Loading are those of the flags in Sources that decide what a manifest means and whether it can be
+// used, wherever it comes from.
+type Loading struct {
+	nodeName     string
+	noNodeSuffix bool
+	podSecurity  string
 }
 
-// AddPodSecurity adds the flag for the Pod Security Standard that pods must meet.
-func AddPodSecurity(f *pflag.FlagSet, level *string) {
-	f.StringVar(level, "pod-security", "privileged",
+// Add adds the flags to f.
+func (l *Loading) Add(f *pflag.FlagSet) {
+	f.StringVar(&l.nodeName, "node-name", "", "suffix of pod names (default: the hostname, in lower case)")
+	f.BoolVar(&l.noNodeSuffix, "no-node-suffix", false, "do not append the node name to the names of pods")
+	f.StringVar(&l.podSecurity, "pod-security", "privileged",
 		"Kubernetes Pod Security Standard that pods must meet: privileged (no restrictions), baseline or restricted")
+	FromEnvironment(f)
 }
 
-// Policy returns the policy of the flag that AddPodSecurity adds.
-func Policy(level string) (*validate.Policy, error) {
-	policy, err := validate.NewPolicy(level)
+// Options checks the flags and returns what they mean.
+func (l *Loading) Options() (LoadingOptions, error) {
+	node, err := nodeName(l.nodeName)
 	if err != nil {
-		return nil, fmt.Errorf("--pod-security %w", err)
+		return LoadingOptions{}, err
 	}
-	return policy, nil
+	policy, err := validate.NewPolicy(l.podSecurity)
+	if err != nil {
+		return LoadingOptions{}, fmt.Errorf("--pod-security %w", err)
+	}
+	return LoadingOptions{NodeName: node, NoSuffix: l.noNodeSuffix, Policy: policy}, nil
+}
+
+// LoadingOptions are how manifests are loaded.
+type LoadingOptions struct {
+	NodeName string
+	NoSuffix bool
+	Policy   *validate.Policy
 }
 
 // Options checks the flags and sets the node name and the sources in the options of the agent.
@@ -85,26 +99,22 @@ func (s *Sources) Options(f *pflag.FlagSet, o *agent.Options) error {
 	if s.url == "" && (len(s.urlHeaders) > 0 || s.caFile+s.certFile+s.keyFile != "") {
 		return errors.New("--manifest-url-…: of use with --manifest-url only")
 	}
-	node, err := NodeName(s.nodeName)
+	loading, err := s.loading.Options()
 	if err != nil {
 		return err
 	}
-	policy, err := Policy(s.podSecurity)
-	if err != nil {
-		return err
-	}
-	o.NodeName = node
+	o.NodeName = loading.NodeName
 	o.Sources = sources.Options{
 		Manifests: s.manifests, Default: !f.Changed("manifests"), FileCheckFrequency: s.fileCheckFrequency,
-		StrictPermissions: s.strictPermissions, Policy: policy, NoSuffix: s.noNodeSuffix,
+		StrictPermissions: s.strictPermissions, Policy: loading.Policy, NoSuffix: loading.NoSuffix,
 		URL: s.url, URLHeaders: s.urlHeaders, CAFile: s.caFile, CertFile: s.certFile, KeyFile: s.keyFile,
 		HTTPCheckFrequency: s.httpCheckFrequency,
 	}
 	return nil
 }
 
-// NodeName returns the name of the node: the given one or the hostname, in lower case.
-func NodeName(given string) (string, error) {
+// nodeName returns the name of the node: the given one or the hostname, in lower case.
+func nodeName(given string) (string, error) {
 	name := given
 	if name == "" {
 		var err error
