@@ -123,7 +123,7 @@ var rooms = map[string]room{
 	"internal/shim":                 {imports: "sys"},
 	"internal/checkpoint":           {imports: "pod checkpoint/layout sys sys/errtext"},
 	"internal/runtime":              {imports: "pod"},
-	"internal/runtime/checkpointed": {imports: "pod checkpoint/layout sys checkpoint runtime"},
+	"internal/runtime/checkpointed": {imports: "pod checkpoint/layout sys checkpoint runtime sys/errtext"},
 	"internal/runtime/fake":         {imports: "pod checkpoint/layout checkpoint runtime runtime/checkpointed"},
 	"internal/runtime/runtimetest":  {imports: "pod runtime test/testimage"},
 

@@ -113,7 +113,7 @@ func (s *Store) Prepare(p *v1.Pod) (pod.SandboxDetails, error) {
 // what was created.
 func (s *Store) Create(ctx context.Context, p *v1.Pod, b pod.Sandbox) (pod.Sandbox, error) {
 	if err := s.create(ctx, p, &b); err != nil {
-		return pod.Sandbox{}, fmt.Errorf("creating sandbox %s of %s: %w", b.ID, pod.KeyOf(p), err)
+		return pod.Sandbox{}, fmt.Errorf("creating the sandbox of %s: %w", pod.KeyOf(p), err)
 	}
 	return b, nil
 }

@@ -52,7 +52,7 @@ func connect(outside *netlink.Handle, p port, path string) error {
 		return fmt.Errorf("setting lo up: %w", err)
 	}
 	if err := addPort(outside, p, ns); err != nil {
-		return fmt.Errorf("making link %s: %w", p.name, hint(err))
+		return fmt.Errorf("making the pod's link: %w", hint(err)) // its name is derived from the sandbox's ID
 	}
 	if err := netdev.InNamespace(path, func() error {
 		return errors.Join(ignoreRouterAdvertisements(netdev.PodLink), disableDAD(netdev.PodLink))

@@ -59,7 +59,8 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	if err == nil {
 		return nil
 	}
-	return r.notStarted(ctx, s, err)
+	r.o.Log.Debug("container was not started", "pod", c.Key().String(), "container", s.ID, "err", err)
+	return r.notStarted(ctx, s, withoutID(err, s.ID))
 }
 
 // newInstance returns the record of the instance that a start creates.
@@ -192,11 +193,13 @@ func (r *Runtime) notStarted(ctx context.Context, s runtime.Start, err error) er
 	switch {
 	case errors.As(err, &started) && started.Unknown:
 		kept = r.recordExit(s.Pod.UID, s.ID, pod.Exit{
-			FinishedAt: r.o.now(), ExitCode: exitLost, Reason: pod.ReasonLost, Message: started.Error(),
+			FinishedAt: r.o.now(), ExitCode: exitLost, Reason: pod.ReasonLost,
+			Message: withoutID(started, s.ID).Error(),
 		})
 	case errors.As(err, &started):
 		kept = r.recordExit(s.Pod.UID, s.ID, pod.Exit{
-			FinishedAt: r.o.now(), ExitCode: exitStartError, Reason: reasonStartError, Message: started.Error(),
+			FinishedAt: r.o.now(), ExitCode: exitStartError, Reason: reasonStartError,
+			Message: withoutID(started, s.ID).Error(),
 		})
 	case errors.Is(err, runtime.ErrCutOff) || errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil:
 		return err // the instance may exist: its record stays as Created until the instance is removed

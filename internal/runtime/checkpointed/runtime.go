@@ -80,7 +80,8 @@ func New(o Options) *Runtime {
 	}
 	d := o.Driver
 	return &Runtime{
-		Notifier: d, Images: d, Execer: d, Attacher: d, Layers: d, lister: &lister{o: &o}, data: data{&o}, o: &o,
+		Notifier: d, Images: d, Execer: execer{d}, Attacher: d, Layers: d,
+		lister: &lister{o: &o}, data: data{&o}, o: &o,
 	}
 }
 

@@ -59,7 +59,8 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 			r.o.Log.Warn("sandbox whose creation failed cannot be removed yet; it is removed later",
 				"pod", c.Key().String(), "sandbox", s.ID, "err", left)
 		}
-		return err
+		r.o.Log.Debug("sandbox was not created", "pod", c.Key().String(), "sandbox", s.ID, "err", err)
+		return withoutID(err, s.ID)
 	}
 	made.Details.Complete = true
 	return r.o.Store.Update(p.UID, func(c *checkpoint.Checkpoint) {

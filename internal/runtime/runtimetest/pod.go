@@ -186,12 +186,17 @@ func testHostPorts(t *testing.T, s subject) {
 	for range 2 {
 		must(t, s.CreateSandbox(t.Context(), a, 0))
 	}
+	said := ""
 	taken := func() {
 		t.Helper()
 		var told *runtime.ReasonError
 		if err := s.CreateSandbox(t.Context(), b, 0); !errors.As(err, &told) ||
 			told.Reason != runtime.ReasonHostPortConflict || !strings.Contains(err.Error(), "default/a-node") {
 			t.Errorf("a port of another pod: %v", err)
+		} else if said == "" {
+			said = err.Error()
+		} else if err.Error() != said { // events of the attempts would not be counted as one
+			t.Errorf("a later attempt says %q, the first %q", err, said)
 		}
 		if o := s.inspect(t, b); len(o.Sandboxes) > 0 {
 			t.Errorf("left: %+v", o)
