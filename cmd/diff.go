@@ -21,10 +21,16 @@ func diffCommand(a *app) *cobra.Command {
 		Use:   "diff",
 		Short: "Show what serve would change",
 		Long: "diff reads the manifests as serve would and prints for each pod whether serve would create,\n" +
-			"replace, keep or remove it. serve need not be running. diff changes nothing. For a pod that would\n" +
-			"be replaced, it names fields that differ. --manifests - is standard input.\n\n" +
-			"Exit code: 0 serve would change nothing; 1 serve would change pods; 2 a source cannot be read or\n" +
-			"used.",
+			"replace, update, keep or remove it. serve need not be running. diff changes nothing. For a pod\n" +
+			"that would be replaced or updated, it names fields that differ.\n" +
+			"--manifests - is standard input.\n\n" +
+			"An update leaves the pod's containers running: of labels, annotations, the deadline, and CPU and\n" +
+			"memory, as soon as the machine has them, or of the files of volumes with an edited ConfigMap or\n" +
+			"Secret. If the resizePolicy of a container requires that it restarts, diff says so. Environment\n" +
+			"variables with values of an edited ConfigMap or Secret keep their old value until the container\n" +
+			"restarts, so they are no update.\n\n" +
+			"Exit code: 0 serve would change nothing; 1 serve would create, replace, update or remove pods;\n" +
+			"2 a source cannot be read or used.",
 		Example: "  # show what a new set of manifests would change on this machine\n" +
 			"  podrun diff --manifests new/\n\n" +
 			"  podrun diff --manifest-url https://pods.example/node1.yaml -o json",

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -135,6 +136,12 @@ func TestConfiguration(t *testing.T) {
 	n.says("a", "cat /secret/password /all/password", newWord+newWord)
 	n.write("a.yaml", strings.Replace(configured, "app: web", "app: site", 1))
 	n.says("a", "cat /all/labels", `app="site"`)
+	n.diff(0, "= keep default/a-n ")
+	n.end(syscall.SIGKILL)
+	n.write("login.yaml", fmt.Sprintf(password, word))
+	n.diff(1, "~ update default/a-n ", ": files of volume ", " (in place)\n")
+	n.write("login.yaml", fmt.Sprintf(password, newWord))
+	n.serve()
 	// What is gone stays until it is known what to show instead.
 	n.remove("settings.yaml")
 	n.write("b.yaml", manifest("b", "Always", forever))

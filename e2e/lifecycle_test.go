@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -180,7 +181,8 @@ func TestLabelsChangeInPlace(t *testing.T) {
 	n.serve()
 	before := n.ready("a-n")
 	pid := n.mainPID(before, "c")
-	n.write("a.yaml", strings.Replace(good, "  name: a\n", "  name: a\n  labels: {edit: one}\n  annotations: {note: two}\n", 1))
+	applied := strings.Replace(good, "  name: a\n", "  name: a\n  labels: {edit: one}\n  annotations: {note: two}\n", 1)
+	n.write("a.yaml", applied)
 	same := func() {
 		t.Helper()
 		p := n.awaitPod("a-n", "to have the label", func(p *v1.Pod) error {
@@ -197,8 +199,22 @@ func TestLabelsChangeInPlace(t *testing.T) {
 	}
 	same()
 	n.end(syscall.SIGKILL)
+	n.diff(0, "= keep default/a-n ")
+	n.write("a.yaml", strings.Replace(applied, "edit: one", "edit: two", 1))
+	n.diff(1, "~ update default/a-n ", ": metadata.labels.edit (in place)\n")
+	n.write("a.yaml", applied)
 	n.serve()
 	same()
+}
+
+// diff runs podrun diff and checks its exit code and that it prints all of want.
+func (n *node) diff(code int, want ...string) {
+	n.t.Helper()
+	r := n.run("diff", "--manifests="+n.manifests, "--node-name=n")
+	lacks := func(text string) bool { return !strings.Contains(r.stdout, text) }
+	if r.code != code || slices.ContainsFunc(want, lacks) {
+		n.t.Errorf("diff: %v; want exit code %d and %q", r, code, want)
+	}
 }
 
 func TestRestartRules(t *testing.T) {
@@ -315,7 +331,9 @@ func TestResourcesChangeInPlace(t *testing.T) {
 	}
 	// What it crashed for want of, it has when it comes back.
 	n.end(syscall.SIGKILL)
+	n.diff(0, "= keep ")
 	n.write("a.yaml", sized("128Mi"))
+	n.diff(1, "~ update default/a-n ", ".memory (in place)\n")
 	n.kill(p, "c")
 	n.serve()
 	n.restarted("a-n", 1)
@@ -350,6 +368,7 @@ func TestResizePolicy(t *testing.T) {
 	}
 	n.awaitPod("a-n", "to be told that this cannot be", pending)
 	n.end(syscall.SIGKILL)
+	n.diff(1, "~ update default/a-n ", ".memory (restarts container c)\n")
 	n.serve()
 	n.awaitPod("a-n", "to be told so again", pending)
 	n.write("a.yaml", sized("250m", "64Mi"))

@@ -107,7 +107,8 @@ var rooms = map[string]room{
 	"internal/network/netdev":       {imports: "sys"},
 	"internal/network/nettest":      {imports: "pod"},
 	"internal/sandbox":              {imports: "pod checkpoint/layout sys cgroup oci"},
-	"internal/volume":               {imports: "pod oci/env checkpoint/layout sys runtime volume/etc volume/mounts"},
+	"internal/volume":               {imports: "pod oci/env checkpoint/layout sys runtime volume/etc volume/filled volume/mounts"},
+	"internal/volume/filled":        {imports: "checkpoint/layout sys"},
 	"internal/volume/mounts":        {imports: "pod sys"},
 	"internal/volume/etc":           {imports: "pod checkpoint/layout sys"},
 	"internal/device":               {imports: "pod checkpoint/layout sys", pureFiles: "share.go"},
@@ -187,8 +188,8 @@ var impure = []string{"context", "log", "log/slog", "os", "os/exec", "net", "net
 // exposed are the rooms that handle paths at which a container, an image or another user can put what it likes. They
 // open files and walk trees by internal/sys, or say beside the call why nobody else can write there: "// trusted: ...".
 var exposed = []string{
-	"internal/volume", "internal/volume/etc", "internal/volume/mounts", "internal/stats/disk", "internal/containerlog",
-	"internal/containerlog/cri", "internal/containerlog/orphangc",
+	"internal/volume", "internal/volume/etc", "internal/volume/filled", "internal/volume/mounts", "internal/stats/disk",
+	"internal/containerlog", "internal/containerlog/cri", "internal/containerlog/orphangc",
 	"internal/runtime/containerd", "internal/runtime/containerd/images",
 	"internal/runtime/containerd/images/accounts", "internal/runtime/containerd/images/unpacked",
 	"internal/runtime/containerd/images/fetched", "internal/runtime/containerd/images/pull", "internal/runtime/containerd/instance",

@@ -21,6 +21,7 @@ import (
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/server"
+	"podrun.io/podrun/internal/volume"
 )
 
 // Options are the options that serve, once and down have in common.
@@ -124,10 +125,9 @@ func (o Options) archives() images.Archives {
 	return images.Archives{Dir: o.ImageDir, Dirs: o.Dirs, Log: o.Log}
 }
 
-// Diff returns what Serve would change on the pods that are on the machine now, and the desired set
-// that this is based on. It needs no containerd and changes nothing, whether serve runs or not.
+// Diff returns what Serve would change on the pods of this machine now; see sources.Opener.Diff.
 func Diff(ctx context.Context, o Options) ([]manifest.Change, manifest.Desired, error) {
 	from := o.opener()
 	from.CacheDir, from.CacheReadOnly = o.Dirs.Manifests(), true
-	return from.Diff(ctx, o.Dirs)
+	return from.Diff(ctx, o.Dirs, volume.Outdated)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/pod"
@@ -23,8 +24,10 @@ type Action string
 const (
 	Create  Action = "create"
 	Replace Action = "replace"
-	Keep    Action = "keep"
-	Remove  Action = "remove"
+	// Update changes a pod whose containers continue to run, except for those in Change.Restarts.
+	Update Action = "update"
+	Keep   Action = "keep"
+	Remove Action = "remove"
 )
 
 // Change is the effect of a desired state on one pod.
@@ -34,9 +37,14 @@ type Change struct {
 	// Origin is the origin of the desired pod; if the pod is not desired, the origin of the running
 	// one.
 	Origin Origin
-	// Fields are the paths of the first few fields that make a Replace necessary.
+	// Fields are the paths of the first few fields that make a Replace necessary, or that an Update
+	// changes.
 	Fields []string
-	// Why is the reason for a Keep of a pod that is not in Desired.Pods.
+	// Restarts are the containers that an Update restarts, because their resizePolicy requires it.
+	Restarts []string
+	// Volumes are the volumes whose files an Update changes.
+	Volumes []string
+	// Why is the reason for a Keep or an Update of a pod that is not in Desired.Pods.
 	Why error
 }
 
@@ -65,6 +73,7 @@ func change(d Desired, key pod.Key, there *v1.Pod) Change {
 		c.Action, c.Origin = Create, OriginOf(wanted)
 	case wanted != nil && SameRun(there, wanted):
 		c.Action, c.Origin = Keep, OriginOf(wanted)
+		c.adopts(there, wanted)
 	case wanted != nil:
 		c.Action, c.Origin, c.Fields = Replace, OriginOf(wanted), changedFields(there, wanted)
 	case d.Keeps(there):
@@ -85,10 +94,48 @@ func (d Desired) whyKept(p *v1.Pod) error {
 	return errors.New("nothing is removed until every source of manifests can be read")
 }
 
+// adopts makes c an Update if the edit of a pod that continues to run changes anything.
+func (c *Change) adopts(there, wanted *v1.Pod) {
+	if hash := manifestHash(there); hash != "" && hash == manifestHash(wanted) {
+		// The manifest has been applied, except for resources that the machine could not give yet.
+		// Everything else that differs was only derived by another version of podrun.
+		wanted = pod.Sized(there, wanted)
+	}
+	from, to := edited(there), edited(wanted)
+	if equality.Semantic.DeepEqual(from, to) {
+		return
+	}
+	c.Action, c.Fields = Update, fieldsThatDiffer(from, to)
+	for _, now := range pod.AllContainers(wanted) {
+		was := pod.FindContainer(there, now.Name)
+		if was != nil && pod.NeedsRestart(now, pod.ResourcesOf(there, was), pod.ResourcesOf(wanted, now)) {
+			c.Restarts = append(c.Restarts, now.Name)
+		}
+	}
+}
+
+// edited returns the part of a pod that its manifest decides, without what podrun derives from the
+// manifest as a whole, such as its hash and path.
+func edited(p *v1.Pod) *v1.Pod {
+	e := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels, Annotations: maps.Clone(p.Annotations)}, Spec: p.Spec}
+	for _, derived := range []string{
+		AnnotationHash, AnnotationManifestHash, AnnotationSource, AnnotationSeen, AnnotationManifest, AnnotationConfig,
+	} {
+		delete(e.Annotations, derived)
+	}
+	return e
+}
+
+// Refreshes records that the files of volumes change in the running pod, by their names.
+func (c *Change) Refreshes(volumes []string) {
+	if len(volumes) > 0 {
+		c.Action, c.Volumes = Update, volumes
+	}
+}
+
 // changedFields returns the paths of the first fields whose difference needs new containers.
 func changedFields(a, b *v1.Pod) []string {
-	const most = 3
-	tree := func(p *v1.Pod) map[string]any {
+	bare := func(p *v1.Pod) *v1.Pod {
 		bare := replacedByEdit(p)
 		bare.Status = v1.PodStatus{}
 		if pod.QOS(a) != pod.QOS(b) {
@@ -97,8 +144,17 @@ func changedFields(a, b *v1.Pod) []string {
 		if !sameConfig(a, b) {
 			metav1.SetMetaDataAnnotation(&bare.ObjectMeta, AnnotationConfig, p.Annotations[AnnotationConfig])
 		}
+		return bare
+	}
+	return fieldsThatDiffer(bare(a), bare(b))
+}
+
+// fieldsThatDiffer returns the paths of the first fields in which a and b differ.
+func fieldsThatDiffer(a, b *v1.Pod) []string {
+	const most = 3
+	tree := func(p *v1.Pod) map[string]any {
 		var tree map[string]any
-		text, err := json.Marshal(bare)
+		text, err := json.Marshal(p)
 		if err == nil {
 			err = json.Unmarshal(text, &tree)
 		}

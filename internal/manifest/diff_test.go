@@ -64,3 +64,62 @@ keep same-n /m/same`
 		t.Errorf("got %s", got)
 	}
 }
+
+// TestUpdates: an edit of a pod that continues to run is an Update, with what it changes.
+func TestUpdates(t *testing.T) {
+	t.Parallel()
+	const old = `apiVersion: v1
+kind: Pod
+metadata: {name: p, labels: {app: a}}
+spec:
+  dnsPolicy: Default
+  initContainers:
+  - {name: i, image: 'i:1', resources: {limits: {memory: 8Mi}}}
+  - {name: s, image: 'i:1', restartPolicy: Always, resources: {limits: {memory: 16Mi}}, resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]}
+  containers:
+  - {name: a, image: 'i:1', resources: {limits: {memory: 32Mi}}}
+  - {name: b, image: 'i:1', resources: {limits: {memory: 64Mi}}, resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]}
+`
+	load := func(path, text string) *v1.Pod {
+		loaded, err := Load([]byte(text), LoadOptions{Origin: Origin{SourceFile, path}, NodeName: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loaded.Pods[0]
+	}
+	for name, c := range map[string]struct{ from, to, want string }{
+		"nothing":       {"name: p", "name: p", "keep [] []"},
+		"spelling":      {"memory: 32Mi", `memory: "33554432"`, "keep [] []"},
+		"a label":       {"app: a", "app: b", "update [metadata.labels.app] []"},
+		"an annotation": {"name: p,", "name: p, annotations: {x: z},", "update [metadata.annotations] []"},
+		"the deadline":  {"dnsPolicy: Default", "dnsPolicy: Default\n  activeDeadlineSeconds: 9", "update [spec.activeDeadlineSeconds] []"},
+		"in place":      {"memory: 32Mi", "memory: 40Mi", "update [spec.containers[0].resources.limits.memory spec.containers[0].resources.requests.memory] []"},
+		"by a restart":  {"memory: 64Mi", "memory: 40Mi", "update [spec.containers[1].resources.limits.memory spec.containers[1].resources.requests.memory] [b]"},
+		"of a sidecar":  {"memory: 16Mi", "memory: 17Mi", "update [spec.initContainers[1].resources.limits.memory spec.initContainers[1].resources.requests.memory] [s]"},
+		"of what ended": {"memory: 8Mi", "memory: 9Mi", "update [spec.initContainers[0].resources.limits.memory spec.initContainers[0].resources.requests.memory] []"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			there, wanted := load("/m/old", old), load("/m/new", strings.Replace(old, c.from, c.to, 1))
+			there.Annotations[AnnotationSeen] = "2026-01-01T00:00:00Z"
+			d := Desired{Complete: true, Pods: map[pod.Key]*v1.Pod{pod.KeyOf(wanted): wanted}}
+			show := func(there *v1.Pod) string {
+				got := Changes(d, map[pod.Key]*v1.Pod{pod.KeyOf(there): there})[0]
+				return fmt.Sprint(got.Action, " ", got.Fields, " ", got.Restarts)
+			}
+			if got := show(there); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+			kept, resized := Adopt(wanted, there, false)
+			if resized != nil { // not allocated yet: the next serve does it
+				if got := show(kept); got != c.want {
+					t.Errorf("waiting for resources: got %s, want %s", got, c.want)
+				}
+				kept = resized
+			}
+			if got := show(kept); got != "keep [] []" {
+				t.Errorf("once it is applied: %s", got)
+			}
+		})
+	}
+}

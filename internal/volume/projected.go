@@ -13,7 +13,14 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/volume/filled"
 )
+
+// maxFileKey is the maximum size in bytes of a file that variables are read from.
+const maxFileKey = 1 << 20
+
+// maxFileKeys is the maximum size in bytes of all such files of a container together.
+const maxFileKeys = 4 << 20
 
 // readyFilled creates a volume whose files podrun writes, and fills it. If an object is missing and
 // the volume was filled before, it keeps its content: the object may come back at any time.
@@ -22,7 +29,7 @@ func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) 
 	is := v.dirs.Revision(in.Pod.UID).Volume(kind, volume.Name)
 	now, missing := fillAgain(in, volume, is)
 	var absent *absentError
-	before := errors.As(missing, &absent) && isWritten(is)
+	before := errors.As(missing, &absent) && filled.IsWritten(is)
 	if missing != nil && !before {
 		return "", missing
 	}
@@ -59,7 +66,7 @@ func (v *Volumes) checkFilled(ctx context.Context, in pod.Inside) error {
 		if errors.Is(err, errFull) {
 			return fmt.Errorf("volume %q: %w", volume.Name, err)
 		}
-		if err != nil && isWritten(dir) { // it keeps what it has
+		if err != nil && filled.IsWritten(dir) { // it keeps what it has
 			used, _, err := sys.TreeSize(ctx, dir)
 			if err != nil {
 				return err
@@ -103,13 +110,8 @@ func (v *Volumes) readyWithheld(in pod.Inside) error {
 }
 
 // write updates the files of a volume.
-func (v *Volumes) write(p *v1.Pod, dir string, files payload) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return writeAtomically(root, files, fsGroup(p))
+func (v *Volumes) write(p *v1.Pod, dir string, files filled.Files) error {
+	return filled.Write(dir, files, fsGroup(p))
 }
 
 // Refresh updates those volumes of in.Pod that are filled already. A reader that resolves ..data
@@ -130,7 +132,7 @@ func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
 		}
 		kind, _ := filledKind(volume)
 		dir := v.dirs.Revision(in.Pod.UID).Volume(kind, volume.Name)
-		if !isWritten(dir) {
+		if !filled.IsWritten(dir) {
 			continue // the start of a container prepares it
 		}
 		now, err := fillAgain(in, volume, dir)

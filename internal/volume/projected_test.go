@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,11 +163,16 @@ func TestRefresh(t *testing.T) {
 		}
 		return to
 	}
-	refresh := func(o pod.Objects) {
+	refresh := func(o pod.Objects, outdated ...string) {
 		t.Helper()
-		in.Objects = o
-		if err := f.Refresh(t.Context(), in); err != nil {
-			t.Fatal(err)
+		for _, want := range [][]string{outdated, nil} {
+			if got, err := Outdated(f.dirs(), p, o); err != nil || !slices.Equal(got, want) {
+				t.Errorf("outdated: %v, %v; want %v", got, err, want)
+			}
+			in.Objects = o
+			if err := f.Refresh(t.Context(), in); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	first := link()
@@ -174,7 +180,7 @@ func TestRefresh(t *testing.T) {
 	if link() != first {
 		t.Error("written anew though nothing changed")
 	}
-	refresh(objects(map[string]string{"a": "2", "new": "y"}, nil))
+	refresh(objects(map[string]string{"a": "2", "new": "y"}, nil), "v")
 	if got := shown(t, dir); got != "a 644 \"2\"\nbin 644 \"\\x00\\xff\"\nnew 644 \"y\"" {
 		t.Error(got)
 	}
@@ -228,6 +234,30 @@ func TestRefreshWhileUnsure(t *testing.T) {
 				t.Errorf("when it is gone: %s", got)
 			}
 		})
+	}
+}
+
+// TestOutdatedBesideDownward: only what ConfigMaps and Secrets fill counts.
+func TestOutdatedBesideDownward(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	sources := []v1.VolumeProjection{
+		{Secret: &v1.SecretProjection{LocalObjectReference: ref("m"), Items: []v1.KeyToPath{{Key: "k", Path: "s/k"}}}},
+		{DownwardAPI: &v1.DownwardAPIProjection{Items: []v1.DownwardAPIVolumeFile{
+			{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}, Mode: new(int32(0o600))},
+		}}},
+	}
+	p := podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: sources}}})
+	p.Labels = map[string]string{"a": "b"}
+	key := func(value string) pod.Objects { return objects(nil, map[string][]byte{"k": []byte(value)}) }
+	if got, err := Outdated(f.dirs(), p, key("1")); err != nil || got != nil {
+		t.Errorf("not written yet: %v, %v", got, err)
+	}
+	f.fill(t, pod.Inside{Pod: p, Objects: key("1")})
+	for value, want := range map[string][]string{"1": nil, "2": {"v"}, "longer": {"v"}} {
+		if got, err := Outdated(f.dirs(), p, key(value)); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v; want %v", value, got, err, want)
+		}
 	}
 }
 

@@ -10,25 +10,18 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/oci/env"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/volume/filled"
 )
-
-// payload are the files of a filled volume, by their path in it.
-type payload map[string]payloadFile
-
-type payloadFile struct {
-	data []byte
-	mode uint32
-}
 
 // isFilled reports whether podrun writes the volume's files.
 func isFilled(v *v1.Volume) bool {
-	filled, _ := pod.Filled(v)
-	return filled
+	is, _ := pod.Filled(v)
+	return is
 }
 
 // content is the files of a volume as they are put together.
 type content struct {
-	files payload
+	files filled.Files
 	dirs  map[string]bool
 	// space is what the files take, in bytes, as pod.MaxFilled counts them.
 	space int64
@@ -53,7 +46,7 @@ func (c *content) add(name string, data []byte, mode uint32) error {
 	if c.space > pod.MaxFilled {
 		return errFull
 	}
-	c.files[name] = payloadFile{data, mode}
+	c.files[name] = filled.File{Data: data, Mode: mode}
 	return nil
 }
 
@@ -76,14 +69,14 @@ func filledKind(v *v1.Volume) (kind string, memory bool) {
 // manifests were read yet, a missing optional object is an error, so that the caller keeps the
 // content.
 func fillAgain(in pod.Inside, v *v1.Volume, dir string) (*content, error) {
-	in.Objects.Partial = in.Objects.Partial && isWritten(dir)
+	in.Objects.Partial = in.Objects.Partial && filled.IsWritten(dir)
 	return fill(in, v)
 }
 
 // fill returns the content that a filled volume has now. The error is errFull or says what is
 // missing, in the kubelet's words.
 func fill(in pod.Inside, v *v1.Volume) (*content, error) {
-	out := &content{files: payload{}, dirs: map[string]bool{}}
+	out := &content{files: filled.Files{}, dirs: map[string]bool{}}
 	switch {
 	case v.ConfigMap != nil:
 		m := v.ConfigMap

@@ -14,11 +14,15 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
+// Outdated returns the names of the volumes of a pod that runs whose files are not what they are with
+// the given ConfigMaps and Secrets. volume.Outdated is one.
+type Outdated func(dirs layout.Dirs, p *v1.Pod, objects pod.Objects) ([]string, error)
+
 // Diff returns what serve would change on the pods that are on the machine now, and the desired set
 // that this is based on. The checkpoints of the pods are in dirs. It needs no containerd and changes
 // nothing, whether serve runs or not.
 func (o Opener) Diff(
-	ctx context.Context, dirs layout.Dirs,
+	ctx context.Context, dirs layout.Dirs, outdated Outdated,
 ) ([]manifest.Change, manifest.Desired, error) {
 	store := checkpoint.NewStore(dirs, o.Log)
 	kept, err := store.List()
@@ -43,7 +47,19 @@ func (o Opener) Diff(
 			delete(there, key) // not serve's to terminate
 		}
 	}
-	return manifest.Changes(desired, there), desired, nil
+	changes := manifest.Changes(desired, there)
+	for i := range changes {
+		c := &changes[i]
+		if c.Action != manifest.Keep && c.Action != manifest.Update || len(kept[c.Key][0].Sandboxes) == 0 {
+			continue
+		}
+		volumes, err := outdated(dirs, there[c.Key], desired.Objects)
+		if err != nil {
+			return nil, manifest.Desired{}, err
+		}
+		c.Refreshes(volumes)
+	}
+	return changes, desired, nil
 }
 
 // Origins returns where the manifests of pods were read, of which all are the checkpoints.

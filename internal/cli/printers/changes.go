@@ -19,6 +19,8 @@ type changeJSON struct {
 	Name      string          `json:"name"`
 	Manifest  string          `json:"manifest"`
 	Fields    []string        `json:"fields,omitempty"`
+	Volumes   []string        `json:"volumes,omitempty"`
+	Restarts  []string        `json:"restarts,omitempty"`
 	Why       string          `json:"why,omitempty"`
 }
 
@@ -54,6 +56,8 @@ func printChanges(out io.Writer, changes []manifest.Change, inJSON bool) error {
 			Name:      c.Key.Name,
 			Manifest:  c.Origin.Path,
 			Fields:    c.Fields,
+			Volumes:   c.Volumes,
+			Restarts:  c.Restarts,
 		}
 		if c.Why != nil {
 			row.Why = c.Why.Error()
@@ -81,6 +85,7 @@ func (c changeJSON) String() string {
 	sign := map[manifest.Action]string{
 		manifest.Create:  "+",
 		manifest.Replace: "~",
+		manifest.Update:  "~",
 		manifest.Keep:    "=",
 		manifest.Remove:  "-",
 	}[c.Action]
@@ -88,8 +93,17 @@ func (c changeJSON) String() string {
 	if c.Manifest != "" {
 		line += " (" + c.Manifest + ")"
 	}
-	if len(c.Fields) > 0 {
-		line += ": " + strings.Join(c.Fields, ", ")
+	if what := c.what(); len(what) > 0 {
+		line += ": " + strings.Join(what, ", ")
+	}
+	switch {
+	case c.Action != manifest.Update:
+	case len(c.Restarts) == 0:
+		line += " (in place)"
+	case len(c.Restarts) == 1:
+		line += " (restarts container " + c.Restarts[0] + ")"
+	default:
+		line += " (restarts containers " + strings.Join(c.Restarts, ", ") + ")"
 	}
 	if first, more, _ := strings.Cut(c.Why, "\n"); first != "" {
 		line += ": " + first
@@ -98,4 +112,13 @@ func (c changeJSON) String() string {
 		}
 	}
 	return line
+}
+
+// what names what changes in the pod.
+func (c changeJSON) what() []string {
+	what := slices.Clone(c.Fields)
+	for _, name := range c.Volumes {
+		what = append(what, "files of volume "+name)
+	}
+	return what
 }

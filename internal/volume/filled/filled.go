@@ -1,4 +1,9 @@
-package volume
+// Package filled writes the files of a volume that podrun fills, such as a ConfigMap's, so that a reader
+// sees files of one content only, and compares them with a content. It does not know what the files
+// are made from.
+//
+// Begin reading at Write.
+package filled
 
 import (
 	"bytes"
@@ -27,20 +32,34 @@ const (
 	own = ".."
 )
 
-// isWritten reports whether a volume was filled before.
-func isWritten(dir string) bool {
+// Files are the files of a volume, by their cleaned path in it.
+type Files map[string]File
+
+// File is a file of a volume.
+type File struct {
+	Data []byte
+	Mode uint32
+}
+
+// IsWritten reports whether a volume was filled before.
+func IsWritten(dir string) bool {
 	info, err := os.Lstat(filepath.Join(dir, dataLink))
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// writeAtomically makes files the content of root, unless they already are. It may be interrupted
-// at any point: the next call removes what it leaves behind.
-func writeAtomically(root *os.Root, files payload, group *int64) error {
+// Write makes files the content of a volume's directory, unless they already are. They belong to group
+// unless it is nil. Write may be interrupted at any point: the next call removes what it leaves behind.
+func Write(dir string, files Files, group *int64) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	current, err := root.Readlink(dataLink)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if !isOwnDir(current) || !shows(root, current, files, group) {
+	if !isOwnDir(current) || !shows(root, current, files, group, nil) {
 		fresh := fmt.Sprintf("%s%s.%09d", own, time.Now().UTC().Format("2006_01_02_15_04_05"), time.Now().Nanosecond())
 		if err := writeFiles(root, fresh, files, group); err != nil {
 			return errors.Join(err, root.RemoveAll(fresh)) // trusted: containers have it read-only
@@ -56,20 +75,37 @@ func writeAtomically(root *os.Root, files payload, group *int64) error {
 	return tidy(root, current, files)
 }
 
-func isOwnDir(name string) bool {
-	return strings.HasPrefix(name, own) && isComponent(name) && name != dataLink && name != freshLink
+// Shows reports whether a directory that was written has exactly these files. Files at the paths of others
+// may have any content, or be missing.
+func Shows(dir string, files Files, group *int64, others map[string]bool) (bool, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return false, err
+	}
+	defer root.Close()
+	current, err := root.Readlink(dataLink)
+	return err == nil && isOwnDir(current) && shows(root, current, files, group, others), err
 }
 
-// shows reports whether the directory contains exactly these files, with their modes.
-func shows(root *os.Root, dir string, files payload, group *int64) bool {
+func isOwnDir(name string) bool {
+	return strings.HasPrefix(name, own) && !strings.Contains(name, "/") &&
+		name != ".." && name != dataLink && name != freshLink
+}
+
+// shows reports whether the directory contains exactly these files, with their modes, beside others.
+func shows(root *os.Root, dir string, files Files, group *int64, others map[string]bool) bool {
 	there := 0
 	same := true
 	err := fs.WalkDir(root.FS(), dir, func(at string, d fs.DirEntry, err error) error { // trusted: the same
 		if err != nil || d.IsDir() {
 			return err
 		}
+		name := strings.TrimPrefix(at, dir+"/")
+		if others[name] {
+			return nil
+		}
 		there++
-		want, ok := files[strings.TrimPrefix(at, dir+"/")]
+		want, ok := files[name]
 		info, err := d.Info()
 		if err != nil {
 			return err
@@ -77,12 +113,12 @@ func shows(root *os.Root, dir string, files payload, group *int64) bool {
 		if !ok ||
 			!info.Mode().IsRegular() ||
 			info.Mode().Perm() != fileMode(want, group) ||
-			info.Size() != int64(len(want.data)) {
+			info.Size() != int64(len(want.Data)) {
 			same = false
 			return fs.SkipAll
 		}
-		have, err := sys.ReadRegular(root.Name(), at, sys.NoLinks, len(want.data))
-		if err == nil && !bytes.Equal(have, want.data) {
+		have, err := sys.ReadRegular(root.Name(), at, sys.NoLinks, len(want.Data))
+		if err == nil && !bytes.Equal(have, want.Data) {
 			same = false
 		}
 		return err
@@ -91,15 +127,15 @@ func shows(root *os.Root, dir string, files payload, group *int64) bool {
 }
 
 // fileMode returns a file's mode; if the volume belongs to a group, the group may read the file.
-func fileMode(f payloadFile, group *int64) fs.FileMode {
-	mode := fs.FileMode(f.mode)
+func fileMode(f File, group *int64) fs.FileMode {
+	mode := fs.FileMode(f.Mode)
 	if group != nil {
 		mode |= 0o440
 	}
 	return mode
 }
 
-func writeFiles(root *os.Root, dir string, files payload, group *int64) error {
+func writeFiles(root *os.Root, dir string, files Files, group *int64) error {
 	if err := makeFor(root, dir, group); err != nil {
 		return err
 	}
@@ -138,13 +174,13 @@ func makeFor(root *os.Root, dir string, group *int64) error {
 	return root.Chmod(dir, mode)
 }
 
-func writeFile(root *os.Root, at string, f payloadFile, group *int64) error {
+func writeFile(root *os.Root, at string, f File, group *int64) error {
 	file, err := root.OpenFile(at, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	if _, err := file.Write(f.data); err != nil {
+	if _, err := file.Write(f.Data); err != nil {
 		return err
 	}
 	if group != nil {
@@ -167,7 +203,7 @@ func swap(root *os.Root, dir string) error {
 }
 
 // link creates a link for the first element of each file's path.
-func link(root *os.Root, files payload) error {
+func link(root *os.Root, files Files) error {
 	for name := range files {
 		top, _, _ := strings.Cut(path.Clean(name), "/")
 		target := dataLink + "/" + top
@@ -185,7 +221,7 @@ func link(root *os.Root, files payload) error {
 }
 
 // tidy removes entries that are neither part of the layout nor the first element of a file's path.
-func tidy(root *os.Root, current string, files payload) error {
+func tidy(root *os.Root, current string, files Files) error {
 	dir, err := root.Open(".")
 	if err != nil {
 		return err
@@ -210,9 +246,3 @@ func tidy(root *os.Root, current string, files payload) error {
 	}
 	return nil
 }
-
-// maxFileKey is the maximum size in bytes of a file that variables are read from.
-const maxFileKey = 1 << 20
-
-// maxFileKeys is the maximum size in bytes of all such files of a container together.
-const maxFileKeys = 4 << 20
