@@ -26,6 +26,9 @@ type Input struct {
 	Plan     plan.Plan
 	// Probed holds the probe and hook results of each instance, by instance ID.
 	Probed map[string]pod.Probed
+	// Ready is, by instance ID, the readiness of instances that are being terminated for good, where
+	// Probed does not say it.
+	Ready map[string]bool
 	// HostIP is the node's address; "" if it is not known.
 	HostIP string
 	// Before are the conditions that were last published for this revision; nil if there were none.
@@ -123,6 +126,9 @@ func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerS
 	}
 	started := running && in.Probed[last.ID].IsStarted(c)
 	s.Started, s.Ready = &started, running && in.Probed[last.ID].IsReady(c)
+	if is, known := in.Ready[last.ID]; known {
+		s.Ready = running && is
+	}
 	switch {
 	case running:
 		s.State.Running = &v1.ContainerStateRunning{StartedAt: seconds(last.StartedAt)}

@@ -9,6 +9,7 @@ package publish
 import (
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -43,6 +44,7 @@ type Status struct {
 	completed   bool              // the pod was published as completed
 	leaving     time.Time         // when the pod was first published as being terminated for good; zero if it was not
 	ready       map[string]bool   // readiness by instance ID, as published with leaving
+	wasReady    map[string]bool   // readiness by instance ID, as published last
 	before      []v1.PodCondition // the conditions published last
 	unpublished bool              // the last status could not be published
 	logged      error             // the last error that was logged
@@ -118,7 +120,7 @@ func (u *Status) publishPod(s revision.State, seen pod.Observed, p plan.Plan, fa
 	if !p.Next.IsZero() {
 		manifest.Annotate(out, manifest.AnnotationNext, p.Next.UTC().Format(time.RFC3339))
 	}
-	out.Status = u.status(s.Pod, seen, p, u.before)
+	out.Status = u.status(s.Pod, seen, p, u.before, nil)
 	u.saveConditions(s.Pod.UID, out.Status.Conditions)
 	if failure != nil {
 		explain(out.Status.InitContainerStatuses, failure)
@@ -156,7 +158,7 @@ func (u *Status) publishLeaving(seen pod.Observed, p plan.Plan, failure error) e
 	}
 	out.DeletionGracePeriodSeconds = &grace
 	out.DeletionTimestamp = &metav1.Time{Time: u.leaving.Add(time.Duration(grace) * time.Second)}
-	out.Status = u.status(u.shown, seen, p, u.before)
+	out.Status = u.status(u.shown, seen, p, u.before, u.readiness(seen))
 	if failure != nil {
 		if out.Status.Reason == "" {
 			out.Status.Reason = pod.ReasonKillPod
@@ -179,16 +181,38 @@ func asked(seen pod.Observed, now time.Time) time.Time {
 }
 
 // status returns p's status. before are the conditions that were published last.
-func (u *Status) status(p *v1.Pod, seen pod.Observed, next plan.Plan, before []v1.PodCondition) v1.PodStatus {
-	return status.Of(status.Input{
+// ready is the readiness of instances that are being terminated for good.
+func (u *Status) status(
+	p *v1.Pod, seen pod.Observed, next plan.Plan, before []v1.PodCondition, ready map[string]bool,
+) v1.PodStatus {
+	now := status.Of(status.Input{
 		Pod:      p,
 		Observed: seen,
 		Plan:     next,
 		Probed:   u.o.Lifecycle.Results.Of(seen),
+		Ready:    ready,
 		HostIP:   u.o.HostIP,
 		Before:   before,
 		Now:      time.Now(),
 	})
+	u.wasReady = map[string]bool{}
+	for _, c := range slices.Concat(now.InitContainerStatuses, now.ContainerStatuses) {
+		u.wasReady[pod.IDOf(c.ContainerID)] = c.Ready
+	}
+	return now
+}
+
+// readiness returns the readiness of the instances of a pod that is being terminated for good: the results
+// of probes that go on, else as it was published last. The manifest shown need not be the one that an
+// instance was started with, so it does not tell which probes an instance has.
+func (u *Status) readiness(seen pod.Observed) map[string]bool {
+	ready := u.o.Lifecycle.Hooks.Ready(seen)
+	for _, c := range seen.Containers {
+		if _, known := ready[c.ID]; !known {
+			ready[c.ID] = u.wasReady[c.ID]
+		}
+	}
+	return ready
 }
 
 // Rename records that the pod whose status was published as from has the manifest to from now on
