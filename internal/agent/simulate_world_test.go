@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
@@ -249,6 +250,9 @@ func (w *world) signal(id, signal string, from *process) {
 		return
 	}
 	w.step(fmt.Sprintf("  signal %s to %s %s %.8s", signal, i.key.Name, i.name, id))
+	if from.command == owner.Once {
+		delete(w.protected, i.pod.UID) // its manifests say otherwise, and what it began goes on when it dies
+	}
 	for _, rule := range signalRules {
 		if wrong := rule.check(w, i, signal, from); wrong != "" {
 			w.report(rule.name, "%s %s (%.8s), %s: %s", i.key, i.name, i.id, signal, wrong)
