@@ -11,12 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/containerd/console"
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/test"
 )
 
 // screen is a terminal with a podrun command on it.
@@ -24,8 +25,7 @@ type screen struct {
 	n      *node
 	cmd    *exec.Cmd
 	master console.Console
-	mu     sync.Mutex
-	seen   bytes.Buffer
+	seen   test.Buffer // what the terminal shows
 	ended  chan error
 }
 
@@ -45,7 +45,7 @@ func (n *node) onTerminal(args ...string) *screen {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		_, _ = io.Copy(s, master) // until nobody has the terminal
+		_, _ = io.Copy(&s.seen, master) // until nobody has the terminal
 	}()
 	go func() {
 		err := s.cmd.Wait()
@@ -56,24 +56,11 @@ func (n *node) onTerminal(args ...string) *screen {
 	return s
 }
 
-// Write takes what the terminal shows.
-func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.seen.Write(p)
-}
-
-func (s *screen) shows() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.seen.String()
-}
-
 // sees waits until the terminal shows a text.
 func (s *screen) sees(want string) {
 	s.n.t.Helper()
 	s.n.await(fmt.Sprintf("%q on the terminal", want), func() error {
-		if got := s.shows(); !strings.Contains(got, want) {
+		if got := s.seen.String(); !strings.Contains(got, want) {
 			return fmt.Errorf("it shows %q", got)
 		}
 		return nil
@@ -156,7 +143,7 @@ func TestAttach(t *testing.T) {
 	other.sees("still 44\r\n")
 	other.types("\x18")
 	if code := other.code(); code != 0 {
-		t.Errorf("detached: exit %d, %q", code, other.shows())
+		t.Errorf("detached: exit %d, %q", code, other.seen.String())
 	}
 	must(t, s.cmd.Process.Kill()) // a person's end is not the shell's
 	s.code()
@@ -169,7 +156,7 @@ func TestAttach(t *testing.T) {
 	n.logged("shell", "42 xterm\r\n")
 	s.types("exit 3\r")
 	if code := s.code(); code != 0 {
-		t.Errorf("the shell has ended: exit %d, %q", code, s.shows())
+		t.Errorf("the shell has ended: exit %d, %q", code, s.seen.String())
 	}
 	p := n.awaitPod("a-n", "to have a new shell", ran("shell", 1))
 	for _, other := range []string{"cat", "once", "none"} {
@@ -251,7 +238,7 @@ func TestExecOnTerminal(t *testing.T) {
 	s.types("stty size; exit 5\r")
 	s.sees("20 70\r\n")
 	if code := s.code(); code != 5 {
-		t.Errorf("exit %d, %q", code, s.shows())
+		t.Errorf("exit %d, %q", code, s.seen.String())
 	}
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGHUP} {
 		s := n.onTerminal("exec", "-it", "a", "--", "sh", "-c", "echo here; exec sleep 4321")
@@ -317,10 +304,10 @@ func TestSessionsOutlive(t *testing.T) {
 		}
 	}
 	if code := attached.code(); code != 0 {
-		t.Errorf("attach: exit %d, %q", code, attached.shows())
+		t.Errorf("attach: exit %d, %q", code, attached.seen.String())
 	}
-	if code := shell.code(); code != 1 || !strings.Contains(shell.shows(), `container "cat" in pod "a-n" is not running any more`) {
-		t.Errorf("exec: exit %d, %q", code, shell.shows())
+	if code := shell.code(); code != 1 || !strings.Contains(shell.seen.String(), `container "cat" in pod "a-n" is not running any more`) {
+		t.Errorf("exec: exit %d, %q", code, shell.seen.String())
 	}
 	n.awaitPod("a-n", "to have a new shell", ran("shell", 1))
 }

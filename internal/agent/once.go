@@ -173,7 +173,10 @@ func (a *agent) once(
 
 // runs reports that a container of one of the pods runs, according to the last list.
 func (a *agent) runs(keys map[pod.Key]bool) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Keys(keys)), func(key pod.Key) bool {
-		return result.Runs(a.relister.Seen(key))
-	})
+	for key := range keys {
+		if result.Runs(a.relister.Seen(key)) {
+			return true
+		}
+	}
+	return false
 }

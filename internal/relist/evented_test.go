@@ -5,13 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/test"
 )
 
 // faulty is a Notifier that fails, after a while, or whose streams break at once.
@@ -19,25 +19,6 @@ type faulty struct {
 	takes  time.Duration
 	breaks bool
 	works  atomic.Bool
-}
-
-// said holds what was logged.
-type said struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-// times counts the log lines that contain a text.
-func (s *said) times(text string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Count(s.text.String(), text)
 }
 
 func (f *faulty) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
@@ -63,7 +44,7 @@ func TestAStreamThatKeepsFailingIsToldOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				log := &said{}
+				log := &test.Buffer{}
 				l := &ledger{heard: heard{kinds: map[Kind]int{}}}
 				s := newStream(bell, l, slog.New(slog.NewTextHandler(log, nil)))
 				ctx, cancel := context.WithCancel(t.Context())
@@ -81,18 +62,18 @@ func TestAStreamThatKeepsFailingIsToldOf(t *testing.T) {
 				for l.take().broken == 0 { // the first
 					time.Sleep(time.Millisecond)
 				}
-				if log.times(fails) > 0 {
+				if strings.Count(log.String(), fails) > 0 {
 					t.Error("told of after the first failure")
 				}
 				time.Sleep(10 * time.Minute)
 				synctest.Wait()
-				if n := log.times(fails); n != 1 || log.times(again) > 0 {
-					t.Errorf("told of %d times, and %d times that it works again", n, log.times(again))
+				if n := strings.Count(log.String(), fails); n != 1 || strings.Count(log.String(), again) > 0 {
+					t.Errorf("told of %d times, and %d times that it works again", n, strings.Count(log.String(), again))
 				}
 				bell.works.Store(true)
 				time.Sleep(10 * time.Minute)
 				synctest.Wait()
-				if n := log.times(again); n != 1 || !s.healthy() {
+				if n := strings.Count(log.String(), again); n != 1 || !s.healthy() {
 					t.Errorf("told %d times that it works again, which is %v", n, s.healthy())
 				}
 				cancel()

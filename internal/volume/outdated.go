@@ -15,16 +15,11 @@ import (
 // the ConfigMaps and Secrets have another content. It changes nothing.
 func Outdated(dirs layout.Dirs, p *v1.Pod, objects pod.Objects) ([]string, error) {
 	var names []string
-	for i := range p.Spec.Volumes {
-		volume, downward := splitDownward(p.Spec.Volumes[i])
-		if !isFilled(volume) || volume.DownwardAPI != nil || !isComponent(volume.Name) {
+	for whole, dir := range filledVolumes(dirs, p) {
+		if whole.DownwardAPI != nil || !filled.IsWritten(dir) { // the start of a container prepares it
 			continue
 		}
-		kind, _ := filledKind(&p.Spec.Volumes[i])
-		dir := dirs.Revision(p.UID).Volume(kind, volume.Name)
-		if !filled.IsWritten(dir) {
-			continue // the start of a container prepares it
-		}
+		volume, downward := splitDownward(*whole)
 		now, err := fillAgain(pod.Inside{Pod: p, Objects: objects}, volume, dir)
 		if err != nil {
 			continue // Refresh fails too, and leaves the files as they are

@@ -55,13 +55,7 @@ func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) 
 // limits apply to. It counts all volumes, in whatever order containers mount them.
 func (v *Volumes) checkFilled(ctx context.Context, in pod.Inside) error {
 	var total int64
-	for i := range in.Pod.Spec.Volumes {
-		volume := &in.Pod.Spec.Volumes[i]
-		if !isFilled(volume) || !isComponent(volume.Name) {
-			continue
-		}
-		kind, _ := filledKind(volume)
-		dir := v.dirs.Revision(in.Pod.UID).Volume(kind, volume.Name)
+	for volume, dir := range filledVolumes(v.dirs, in.Pod) {
 		now, err := fillAgain(in, volume, dir)
 		if errors.Is(err, errFull) {
 			return fmt.Errorf("volume %q: %w", volume.Name, err)
@@ -122,16 +116,10 @@ func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
 		return err
 	}
 	var errs []error
-	for i := range in.Pod.Spec.Volumes {
-		volume := &in.Pod.Spec.Volumes[i]
-		if !isFilled(volume) || !isComponent(volume.Name) {
-			continue
-		}
+	for volume, dir := range filledVolumes(v.dirs, in.Pod) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		kind, _ := filledKind(volume)
-		dir := v.dirs.Revision(in.Pod.UID).Volume(kind, volume.Name)
 		if !filled.IsWritten(dir) {
 			continue // the start of a container prepares it
 		}

@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"path"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,6 +18,22 @@ import (
 func isFilled(v *v1.Volume) bool {
 	is, _ := pod.Filled(v)
 	return is
+}
+
+// filledVolumes returns the volumes of a pod whose files podrun writes, with their directories.
+func filledVolumes(dirs layout.Dirs, p *v1.Pod) iter.Seq2[*v1.Volume, string] {
+	return func(yield func(*v1.Volume, string) bool) {
+		for i := range p.Spec.Volumes {
+			v := &p.Spec.Volumes[i]
+			if !isFilled(v) || !isComponent(v.Name) {
+				continue
+			}
+			kind, _ := filledKind(v)
+			if !yield(v, dirs.Revision(p.UID).Volume(kind, v.Name)) {
+				return
+			}
+		}
+	}
 }
 
 // content is the files of a volume as they are put together.

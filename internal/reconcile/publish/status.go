@@ -43,7 +43,7 @@ type Status struct {
 	shown       *v1.Pod           // what the last published status was made of
 	completed   bool              // the pod was published as completed
 	leaving     time.Time         // when the pod was first published as being terminated for good; zero if it was not
-	ready       map[string]bool   // readiness by instance ID, as published with leaving
+	ready       map[string]bool   // results of the probes that go on while the pod leaves, by instance ID
 	wasReady    map[string]bool   // readiness by instance ID, as published last
 	before      []v1.PodCondition // the conditions published last
 	unpublished bool              // the last status could not be published
@@ -81,7 +81,7 @@ func (u *Status) Publish(s revision.State, seen pod.Observed, p plan.Plan, resti
 	var err error
 	switch {
 	case p.Gone:
-		u.shown, u.before, u.leaving = nil, nil, time.Time{}
+		u.Forget()
 		u.o.Order.Report(u.o.Key, false)
 		err = u.o.Publisher.Gone(u.o.Key)
 	case s.Pod == nil && (len(p.Actions) > 0 || u.o.Lifecycle.Instances.Ending(seen)):
@@ -203,10 +203,10 @@ func (u *Status) status(
 }
 
 // readiness returns the readiness of the instances of a pod that is being terminated for good: the results
-// of probes that go on, else as it was published last. The manifest shown need not be the one that an
+// of probes that go on (u.ready), else as it was published last. The manifest shown need not be the one that an
 // instance was started with, so it does not tell which probes an instance has.
 func (u *Status) readiness(seen pod.Observed) map[string]bool {
-	ready := u.o.Lifecycle.Hooks.Ready(seen)
+	ready := maps.Clone(u.ready)
 	for _, c := range seen.Containers {
 		if _, known := ready[c.ID]; !known {
 			ready[c.ID] = u.wasReady[c.ID]

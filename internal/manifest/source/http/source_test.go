@@ -19,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/test"
 )
 
 const testURL = "http://pods.example/node1.yaml"
@@ -54,29 +55,11 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// textLog is what was logged so far.
-type textLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *textLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *textLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // world is a source and its server in virtual time. It notes what the server was asked.
 type world struct {
 	t    *testing.T
 	src  *Source
-	log  *textLog
+	log  *test.Buffer
 	out  chan manifest.Snapshot
 	stop context.CancelFunc
 	done chan error
@@ -96,7 +79,7 @@ type request struct {
 // newWorld does not run the source yet.
 func newWorld(t *testing.T, o Options, handle http.HandlerFunc) *world {
 	t.Helper()
-	w := &world{t: t, log: &textLog{}, handle: handle, out: make(chan manifest.Snapshot, 100), done: make(chan error, 1)}
+	w := &world{t: t, log: &test.Buffer{}, handle: handle, out: make(chan manifest.Snapshot, 100), done: make(chan error, 1)}
 	if o.URL == "" {
 		o.URL = testURL
 	}

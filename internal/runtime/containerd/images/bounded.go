@@ -8,14 +8,13 @@ import (
 	"path"
 
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"podrun.io/podrun/internal/runtime/containerd/images/unpacked"
 )
 
-// mostListed is the maximum size in bytes of the files of an archive that containerd's import decodes
-// while it reads them. It accepts 20 MiB of them, which take many times as much memory.
-const mostListed = 4 << 20
-
 // bounded returns an archive's bytes. Reading fails in the first file that is bigger than
-// mostListed and would be decoded. The caller calls stop when it does not read any more.
+// unpacked.MaxText and would be decoded: containerd's import decodes some files while it reads them, and
+// accepts 20 MiB of them, which take many times as much memory. The caller calls stop when it does not read any more.
 func bounded(archive io.Reader) (out io.Reader, stop func()) {
 	from, to := io.Pipe()
 	go func() { _ = from.CloseWithError(check(from)) }()
@@ -34,8 +33,8 @@ func check(archive io.Reader) error {
 			return err
 		}
 		name := path.Clean(file.Name)
-		if (name == imagespec.ImageLayoutFile || name == "manifest.json") && file.Size > mostListed {
-			return fmt.Errorf("%s of the archive has %d bytes; the maximum is %d", name, file.Size, mostListed)
+		if (name == imagespec.ImageLayoutFile || name == "manifest.json") && file.Size > unpacked.MaxText {
+			return fmt.Errorf("%s of the archive has %d bytes; the maximum is %d", name, file.Size, unpacked.MaxText)
 		}
 	}
 }

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// mostText is the maximum size in bytes of an index, a manifest or a config of an image. An image may have
+	// MaxText is the maximum size in bytes of an index, a manifest or a config of an image. An image may have
 	// any, and podrun decodes them in its own memory, in which they take many times their size.
 	// Registries too limit manifests to about 4 MiB.
-	mostText = 4 << 20
+	MaxText = 4 << 20
 	// mostCached is the maximum size in bytes of a config that is kept in memory. Hardly any image
 	// has a bigger one.
 	mostCached = 64 << 10
@@ -44,7 +44,7 @@ func CheckSize(desc imagespec.Descriptor) error {
 
 // checkText returns an error for a size that is too big for an index, a manifest or a config.
 func checkText(mediaType string, size int64) error {
-	if size <= mostText {
+	if size <= MaxText {
 		return nil
 	}
 	what := "config"
@@ -53,7 +53,7 @@ func checkText(mediaType string, size int64) error {
 	} else if images.IsManifestType(mediaType) {
 		what = "manifest"
 	}
-	return fmt.Errorf("its %s %w: it has %d bytes; the maximum is %d", what, ErrTooBig, size, mostText)
+	return fmt.Errorf("its %s %w: it has %d bytes; the maximum is %d", what, ErrTooBig, size, MaxText)
 }
 
 // texts is a content store in which nothing is opened that is too big for an index, a manifest or a

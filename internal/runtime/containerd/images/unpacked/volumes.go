@@ -95,10 +95,10 @@ func (v *Volumes) view(ctx context.Context, key string, of *Image) ([]mount.Moun
 		there.Labels[labelShown] == of.digest {
 		return store.Mounts(ctx, key)
 	}
-	if err == nil {
-		err = store.Remove(ctx, key)
-	}
 	if err != nil && !daemon.IsNotFound(err) {
+		return nil, err
+	}
+	if err := v.drop(ctx, key); err != nil {
 		return nil, err
 	}
 	return store.View(ctx, key, of.chainID, labels)
@@ -128,7 +128,6 @@ func (v *Volumes) Hide(ctx context.Context, uid pod.UID) error {
 	if err != nil {
 		return err
 	}
-	store := v.client.Snapshots()
 	for _, e := range entries {
 		dir := filepath.Join(parent, e.Name())
 		mounted, err := mountinfo.Mounted(dir)
@@ -138,10 +137,11 @@ func (v *Volumes) Hide(ctx context.Context, uid pod.UID) error {
 		if err != nil {
 			return fmt.Errorf("unmounting %s: %w", dir, err)
 		}
-		if err := store.Remove(ctx, shownKey(uid, e.Name())); err != nil && !daemon.IsNotFound(err) {
-			return daemon.Mapped("removing a view of an image", err)
+		err = v.drop(ctx, shownKey(uid, e.Name()))
+		if err == nil {
+			err = v.dropFormer(ctx, uid, e.Name())
 		}
-		if err := v.dropFormer(ctx, uid, e.Name()); err != nil {
+		if err != nil {
 			return daemon.Mapped("removing a view of an image", err)
 		}
 	}
@@ -163,9 +163,13 @@ func (v *Volumes) dropFormer(ctx context.Context, uid pod.UID, volume string) er
 			return err
 		}
 	}
-	err := v.client.Snapshots().Remove(ctx, "podrun-volume-"+joined)
-	if daemon.IsNotFound(err) {
-		return nil
+	return v.drop(ctx, "podrun-volume-"+joined)
+}
+
+// drop removes the snapshot with that key, if there is one.
+func (v *Volumes) drop(ctx context.Context, key string) error {
+	if err := v.client.Snapshots().Remove(ctx, key); err != nil && !daemon.IsNotFound(err) {
+		return err
 	}
-	return err
+	return nil
 }
