@@ -211,23 +211,23 @@ func (r *round) manifests() map[string]string {
 // isService tells the pods that run for ever from the jobs.
 func isService(name string) bool { return name == "web" || name == "duo" }
 
-// settle waits for what is wanted and that it stays so for a while.
+// settle waits for what is wanted and that it stays so for a second. Each look is a process, and rounds go on
+// beside this one, so there are few.
 func (r *round) settle(when string) {
 	r.t.Helper()
 	var err error
 	var before string
-	stable := 0
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(60 * time.Millisecond) {
+	var since time.Time
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(250 * time.Millisecond) {
 		var now string
 		if now, err = r.look(); err != nil {
-			stable, before = 0, ""
-			time.Sleep(200 * time.Millisecond) // each look is a process, and rounds go on beside this one
+			before = ""
 			continue
 		}
-		if stable++; now != before {
-			stable, before = 0, now
+		if now != before {
+			before, since = now, time.Now()
 		}
-		if stable >= 8 {
+		if time.Since(since) > time.Second {
 			return
 		}
 	}

@@ -36,6 +36,9 @@ type Checkpoint struct {
 	// Sandboxes are the sandboxes that were created, or are about to be created, and have not been
 	// removed.
 	Sandboxes []pod.Sandbox `json:"sandboxes,omitempty"`
+	// LastSandbox is the sandbox that was removed last, without its details. It tells the addresses
+	// that a completed pod had.
+	LastSandbox *pod.Sandbox `json:"lastSandbox,omitempty"`
 	// Instances are the instances that were started or are about to be. State is Created from
 	// before the instance is created, Running from just before its process is started, and Exited
 	// once its exit is recorded. The newest instance of each container stays here after it is
@@ -85,8 +88,13 @@ func (c *Checkpoint) Instance(id string) *pod.Container {
 	return nil
 }
 
-// DropSandbox removes the sandbox with the ID from the checkpoint.
+// DropSandbox removes the sandbox with the ID from the checkpoint's sandboxes. It becomes LastSandbox.
 func (c *Checkpoint) DropSandbox(id string) {
+	if s := c.Sandbox(id); s != nil {
+		last := *s
+		last.Details = pod.SandboxDetails{}
+		c.LastSandbox = &last
+	}
 	c.Sandboxes = slices.DeleteFunc(c.Sandboxes, func(s pod.Sandbox) bool { return s.ID == id })
 }
 

@@ -187,8 +187,7 @@ type Observed struct {
 	Remembered []Container
 	// Owner is the command that started the newest revision: "serve" or "once".
 	Owner string
-	// Gone are the last sandboxes of revisions that have none any more, for their addresses. The
-	// relister remembers them; no runtime reports them.
+	// Gone are the last sandboxes of revisions that have none any more, for their addresses.
 	Gone []Sandbox
 }
 

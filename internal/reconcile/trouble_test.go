@@ -205,29 +205,54 @@ func TestLeavingOverARestart(t *testing.T) {
 	})
 }
 
+// complete wants only the job, which succeeds within ten seconds, and returns its status.
+func (h *house) complete(job *v1.Pod) v1.PodStatus {
+	h.t.Helper()
+	h.want(job)
+	after(10 * time.Second)
+	p := h.board.get(job.Name)
+	if p == nil || p.Status.Phase != v1.PodSucceeded {
+		h.t.Fatalf("%s has not succeeded: %+v", job.Name, p)
+	}
+	return p.Status
+}
+
+// TestAddressesOfACompletedPod: the addresses that a completed pod had are shown by the next podrun process as
+// by the first, although the pod has no sandbox any more.
+func TestAddressesOfACompletedPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {Run: time.Second}})
+		h := start(t, rt)
+		had := h.complete(newPod("job", "u1", v1.RestartPolicyNever, "a"))
+		if had.PodIP == "" {
+			t.Errorf("%+v", had)
+		}
+		h.stop()
+		h = start(t, rt)
+		defer h.stop()
+		if got := h.complete(newPod("job", "u1", v1.RestartPolicyNever, "a")); got.PodIP != had.PodIP || !slices.Equal(got.PodIPs, had.PodIPs) {
+			t.Errorf("addresses %q, before %q", got.PodIPs, had.PodIPs)
+		}
+	})
+}
+
 // TestConditionsOfAnotherRun: a job that is run again has no transition of its former run.
 func TestConditionsOfAnotherRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := runtimeWith(map[string]fake.Script{"a:1": {Run: time.Second}})
 		job := newPod("job", "u1", v1.RestartPolicyNever, "a")
 		h := start(t, rt)
-		h.want(job)
-		after(10 * time.Second)
-		if p := h.board.get("job"); p.Status.Phase != v1.PodSucceeded {
-			t.Fatalf("%+v", p.Status)
-		}
+		h.complete(job)
 		h.stop()
 		after(time.Minute)
 		again := time.Now()
 		h = start(t, rt, func(o *reconcile.Options) { o.Rerun = true })
 		defer h.stop()
-		h.want(job)
-		after(10 * time.Second)
-		p := h.board.get("job")
-		if p.Status.Phase != v1.PodSucceeded || p.Status.StartTime.Time.Before(again) {
-			t.Fatalf("%+v", p.Status)
+		status := h.complete(job)
+		if status.StartTime.Time.Before(again) {
+			t.Fatalf("%+v", status)
 		}
-		for _, c := range p.Status.Conditions {
+		for _, c := range status.Conditions {
 			if c.LastTransitionTime.Time.Before(again) {
 				t.Errorf("%s since %s, but the run began at %s", c.Type, c.LastTransitionTime, again)
 			}

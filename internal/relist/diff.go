@@ -94,24 +94,6 @@ func diffContainers(old, now pod.Observed, add func(k Kind, container, id string
 	}
 }
 
-// gone returns the last sandboxes of those revisions that still have data or containers but no
-// sandbox.
-func gone(old, now pod.Observed) (last []pod.Sandbox) {
-	for _, had := range [][]pod.Sandbox{old.Sandboxes, old.Gone} { // newest first
-		for _, s := range had {
-			known := func(other pod.Sandbox) bool { return other.UID == s.UID }
-			if slices.ContainsFunc(now.Sandboxes, known) || slices.ContainsFunc(last, known) {
-				continue
-			}
-			if slices.Contains(now.Data, s.UID) ||
-				slices.ContainsFunc(now.Containers, func(c pod.Container) bool { return c.UID == s.UID }) {
-				last = append(last, s)
-			}
-		}
-	}
-	return last
-}
-
 func diffSandboxes(old, now pod.Observed) []Event {
 	var events []Event
 	for _, s := range old.Sandboxes {

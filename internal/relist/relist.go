@@ -281,7 +281,6 @@ func (r *Relister) keep(seen pod.Observed, began moment) []Event {
 	if !known {
 		old.seen.Key = seen.Key
 	}
-	seen.Gone = gone(old.seen, seen)
 	// An empty observation is stored too, until a list that began later confirms it and no
 	// inspection is in progress: the result of one that began earlier must not bring the pod back.
 	r.pods[seen.Key] = record{seen: seen, moment: began}

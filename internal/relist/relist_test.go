@@ -72,46 +72,6 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestGone: the last sandbox of a revision is remembered until it has another one or nothing of it
-// is left.
-func TestGone(t *testing.T) {
-	t.Parallel()
-	one, two, next := pod.Sandbox{ID: "1", UID: "u"}, pod.Sandbox{ID: "2", UID: "u", Attempt: 1}, pod.Sandbox{ID: "3", UID: "v"}
-	ended := pod.Container{ID: "c", UID: "u", State: pod.Exited}
-	with := func(o pod.Observed, uid pod.UID, gone ...pod.Sandbox) pod.Observed {
-		o.Data, o.Gone = []pod.UID{uid}, gone
-		return o
-	}
-	tests := []struct {
-		name     string
-		old, now pod.Observed
-		want     string
-	}{
-		{"there", with(seen(one), "u"), with(seen(one), "u"), ""},
-		{"gone", with(seen(one), "u"), with(seen(), "u"), "1"},
-		{"its instances are left", seen(one, ended), seen(ended), "1"},
-		{"still gone", with(seen(), "u", one), with(seen(), "u"), "1"},
-		{"both gone", with(seen(two, one), "u"), with(seen(), "u"), "2"},
-		{"another came", with(seen(), "u", one), with(seen(two), "u"), ""},
-		{"another went", with(seen(two), "u", one), with(seen(), "u"), "2"},
-		{"nothing is left", with(seen(one), "u"), seen(), ""},
-		{"of another revision", with(seen(one, next), "u"), with(seen(next), "u"), "1"},
-		{"that revision is gone", with(seen(next), "u", one), with(seen(next), "v"), ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			got := ""
-			for _, s := range gone(tt.old, tt.now) {
-				got += s.ID
-			}
-			if got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-		})
-	}
-}
-
 // world is a runtime whose history is written by a test.
 type world struct {
 	mu     sync.Mutex

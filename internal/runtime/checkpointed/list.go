@@ -187,6 +187,9 @@ func (r *lister) merge(key pod.Key, all []*checkpoint.Checkpoint, found []pod.Co
 			s.Ready = s.Details.Complete && s.Boot == boot && r.o.Driver.SandboxReady(s)
 			o.Sandboxes = append(o.Sandboxes, s)
 		}
+		if len(c.Sandboxes) == 0 && c.LastSandbox != nil {
+			o.Gone = append(o.Gone, *c.LastSandbox)
+		}
 		ran := c.Clone()
 		for _, kept := range c.Instances {
 			seen, there := byID[kept.ID]

@@ -167,6 +167,13 @@ func testSandboxes(t *testing.T, s subject) {
 	}
 	if now := s.inspect(t, p); len(now.Sandboxes) != 1 || now.Sandboxes[0].ID != o.Sandboxes[0].ID {
 		t.Errorf("%+v", now.Sandboxes)
+	} else if len(now.Gone) > 0 {
+		t.Errorf("has a sandbox, and shows one that is gone: %+v", now.Gone)
+	}
+	must(t, s.RemoveSandbox(t.Context(), o.Sandboxes[0].ID))
+	if now := s.inspect(t, p); len(now.Sandboxes) > 0 || len(now.Gone) != 1 || now.Gone[0].ID != o.Sandboxes[0].ID ||
+		!slices.Equal(now.Gone[0].IPs, o.Sandboxes[0].IPs) {
+		t.Errorf("without a sandbox: %+v, %+v", now.Sandboxes, now.Gone)
 	}
 	s.remove(t, p)
 }
