@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -202,6 +203,33 @@ func TestLeavingOverARestart(t *testing.T) {
 		if got := h.board.get("web").DeletionTimestamp; got == nil || !got.Equal(over) {
 			t.Errorf("to be gone at %s, before at %s", got, over)
 		}
+	})
+}
+
+// TestReplacedUnderItsUID: while what another manifest has left under the same UID is there, its manifest is what is
+// saved, however often the new one changes: the next podrun process would take it for the new one's.
+func TestReplacedUnderItsUID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.IgnoreTerm("a")
+		h := start(t, rt)
+		h.want(web())
+		after(10 * time.Second)
+		for i := range 3 {
+			other := newPod("web", "u1", v1.RestartPolicyAlways, "b")
+			other.Labels = map[string]string{"n": fmt.Sprint(i)}
+			h.want(other)
+			after(5 * time.Second)
+			if p, err := rt.LoadPod("u1"); err != nil || p.Spec.Containers[0].Name != "a" {
+				t.Fatalf("after edit %d, while a runs: %+v, %v", i, p, err)
+			}
+		}
+		h.stop()
+		h = start(t, rt)
+		defer h.stop()
+		h.want(newPod("web", "u1", v1.RestartPolicyAlways, "b"))
+		after(time.Minute)
+		h.wantLiving("u1-b-0")
 	})
 }
 

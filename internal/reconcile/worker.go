@@ -248,7 +248,7 @@ func (w *worker) chooseRevision(seen pod.Observed) {
 	}
 	w.state = next(w.state, d, in)
 	if in.Adopted != nil {
-		w.manifests.Update(w.state.Pod)
+		w.manifests.Update(w.state)
 	}
 	if p := w.state.Pod; before == nil || p == nil || before.UID != p.UID || w.state.Replaced {
 		w.puller.Stop()

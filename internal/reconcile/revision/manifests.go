@@ -34,9 +34,11 @@ func (m *Manifests) Forget() { m.saved = nil }
 func (m *Manifests) Create(p *v1.Pod) error { return m.data.SavePod(p, m.owner) }
 
 // Update saves the manifest that an existing revision runs. Every change of any manifest calls it:
-// it skips a pod that has not changed.
-func (m *Manifests) Update(p *v1.Pod) {
-	if equality.Semantic.DeepEqual(m.saved, p) {
+// it skips a pod that has not changed. It also skips a pod whose UID another manifest still has on
+// the machine: a restarted podrun would take what is left of that for its own.
+func (m *Manifests) Update(s State) {
+	p := s.Pod
+	if s.Replaced || equality.Semantic.DeepEqual(m.saved, p) {
 		return
 	}
 	if err := m.data.SavePod(p, m.owner); err != nil {
