@@ -30,7 +30,7 @@ type room struct {
 var rooms = map[string]room{
 	"cmd":                           {imports: "*"},
 	"internal/agent":                {imports: "*"},
-	"internal/agent/connection":     {imports: "agent/owner checkpoint checkpoint/layout embedded image oci runtime runtime/checkpointed runtime/containerd sandbox sys"},
+	"internal/agent/connection":     {imports: "agent/owner checkpoint checkpoint/layout embedded image oci runtime runtime/checkpointed runtime/containerd sandbox sys sys/pidfd"},
 	"internal/agent/deadline":       {},
 	"internal/agent/directories":    {imports: "checkpoint/layout sys"},
 	"internal/agent/images":         {imports: "checkpoint/layout manifest pod sys"},
@@ -56,6 +56,7 @@ var rooms = map[string]room{
 	"internal/sys/errtext":          {},
 	"internal/cgroup":               {},
 	"internal/sys/watch":            {},
+	"internal/sys/pidfd":            {},
 	"internal/manifest":             {pure: true, touches: "desired.go mux.go reader.go", imports: "pod manifest/decode manifest/support manifest/validate"},
 	"internal/manifest/validate":    {pure: true, imports: "pod oci/env"},
 	"internal/manifest/source":      {imports: "manifest manifest/decode manifest/validate"},

@@ -83,7 +83,12 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 	}
 	r := a.runtime
 	as.locks.OnAcquire(r.Store().Scan)
-	listing := relist.Options{Lister: r, Notifier: r, Period: o.RelistPeriod, Observer: as.observer, Log: o.Log}
+	listing := relist.Options{
+		Lister: r, Notifier: r, Processes: m.processes, Period: o.RelistPeriod, Observer: as.observer, Log: o.Log,
+	}
+	if a.conn != nil {
+		listing.Processes = &a.conn.Processes
+	}
 	if o.Events == "off" {
 		listing.Notifier = nil
 	}

@@ -20,6 +20,7 @@ import (
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/server"
 	"podrun.io/podrun/internal/volume"
 )
@@ -90,6 +91,8 @@ type machine struct {
 	wall func() time.Time
 	// dial connects to manifest URLs. nil: over the network.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// processes tells of the ends of processes. May be nil.
+	processes relist.Processes
 	// published is called with each status that is published. May be nil.
 	published func(p *v1.Pod)
 }

@@ -76,7 +76,7 @@ func (s *simulation) begin(command string, mortal bool, run func(ctx context.Con
 	p := newProcess(s.w, s.processes, command, mortal)
 	o, m := s.o, *s.o.machine
 	o.backend, o.locks, o.machine = p.backend(s.o.Log), p.locks, &m
-	m.Boot, m.wall = s.w.engine.Boot(), s.w.engine.Wall
+	m.Boot, m.wall, m.processes = s.w.engine.Boot(), s.w.engine.Wall, p
 	m.published = func(q *v1.Pod) {
 		if !p.killed() {
 			s.w.published(q)

@@ -198,6 +198,18 @@ func (p *process) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
 	return out, nil
 }
 
+// Watch tells of the end of a process, always: the kernel does.
+func (p *process) Watch(pid int, ended func()) bool {
+	wait := time.Duration(p.w.draw(fmt.Sprintf("%d end of %d", p.number, pid)) % (8 << 20))
+	return p.w.engine.Watch(pid, func() {
+		time.AfterFunc(wait, func() {
+			if !p.killed() {
+				ended()
+			}
+		})
+	})
+}
+
 // pass hands on events: it loses some, doubles some and delays some.
 func (p *process) pass(ctx context.Context, in <-chan runtime.Wakeup, out chan<- runtime.Wakeup) {
 	defer close(out)

@@ -81,7 +81,7 @@ func (r *Relister) Failing() error {
 	switch {
 	case r.err != nil:
 		return r.err
-	case since > max(evented, r.o.Period)+lateAfter:
+	case since > max(r.current, evented, r.o.Period)+lateAfter:
 		return fmt.Errorf("containers were last listed %s ago", since.Round(time.Second))
 	}
 	return nil

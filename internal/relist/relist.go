@@ -23,8 +23,10 @@ import (
 const (
 	// DefaultPeriod is the relist period without an event stream.
 	DefaultPeriod = time.Second
-	// evented is the relist period while the event stream is healthy.
+	// evented is the relist period while the event stream is healthy. It doubles with each list that
+	// finds nothing that had not been told of, up to longest, if all processes are watched too.
 	evented = 10 * time.Second
+	longest = time.Minute
 	// unhealthyAfter is how long no list may have succeeded before Healthy returns an error.
 	unhealthyAfter = 3 * time.Minute
 )
@@ -34,7 +36,9 @@ type Options struct {
 	Lister runtime.Lister
 	// Notifier may be nil; then changes are found by polling only.
 	Notifier runtime.Notifier
-	Period   time.Duration
+	// Processes may be nil; then a lost event is found by the next full list.
+	Processes Processes
+	Period    time.Duration
 	// Observer may be nil.
 	Observer Observer
 	Log      *slog.Logger
@@ -58,6 +62,15 @@ type Relister struct {
 	// relistSoon reports that an inspection failed. A wakeup may have requested it, or been skipped
 	// because of it, so the next full list must come soon.
 	relistSoon bool
+	// watched holds the instances and sandboxes whose processes are or were watched.
+	watched map[string]bool
+	// overdue are the pods of processes that ended, although no event told of it.
+	overdue []pod.Key
+	// allWatched reports that the last list found no process that is not watched, and surprised that
+	// it found an end that nothing had told of.
+	allWatched, surprised bool
+	// current is the current relist period; 0 if the event stream or the last list failed.
+	current time.Duration
 }
 
 // moment is when an inspection or list began. sequence numbers all of them in the order in which
@@ -82,8 +95,8 @@ func New(o Options) *Relister {
 		o.Observer = noopObserver{}
 	}
 	return &Relister{
-		o: o, pods: map[pod.Key]record{}, inspecting: map[pod.Key][]moment{}, good: time.Now(),
-		changed: make(chan struct{}, 1), listed: make(chan struct{}),
+		o: o, pods: map[pod.Key]record{}, inspecting: map[pod.Key][]moment{}, watched: map[string]bool{},
+		good: time.Now(), changed: make(chan struct{}, 1), listed: make(chan struct{}),
 	}
 }
 
@@ -128,7 +141,10 @@ func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
 				looks.ask(ring.Key)
 			}
 		}
-		events, owed := r.drainEvents()
+		events, overdue, owed := r.drain()
+		for _, key := range overdue {
+			looks.ask(key)
+		}
 		if owed {
 			lists.within(r.o.Period)
 		}
@@ -144,14 +160,24 @@ func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
 }
 
 // period returns the time until the next full list: the short period as soon as the stream or a
-// list fails.
+// list fails, or a list finds an end that nothing had told of.
 func (r *Relister) period(s *stream) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.healthy() && r.err == nil {
-		return max(evented, r.o.Period)
+	switch {
+	case !s.healthy() || r.err != nil:
+		r.current = 0
+		return r.o.Period
+	case r.surprised:
+		r.current = r.o.Period
+	case r.current == 0:
+		r.current = evented
+	case r.allWatched:
+		r.current = min(2*r.current, longest)
+	default:
+		r.current = min(2*r.current, evented)
 	}
-	return r.o.Period
+	return max(r.current, r.o.Period)
 }
 
 // knows reports whether the wakeup is an echo of podrun's own operation, and an inspection or list
@@ -172,12 +198,14 @@ func (r *Relister) answer(ctx context.Context, key pod.Key) {
 	}
 }
 
-func (r *Relister) drainEvents() (events []Event, owed bool) {
+// drain returns the differences to send, the pods to inspect, and whether a full list must come
+// soon.
+func (r *Relister) drain() (events []Event, overdue []pod.Key, owed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	events, owed = r.events, r.relistSoon
-	r.events, r.relistSoon = nil, false
-	return events, owed
+	events, overdue, owed = r.events, r.overdue, r.relistSoon
+	r.events, r.overdue, r.relistSoon = nil, nil, false
+	return events, overdue, owed
 }
 
 // Inspect inspects one pod now and returns its newest observation. Changes are sent as events like
@@ -284,6 +312,7 @@ func (r *Relister) keep(seen pod.Observed, began moment) []Event {
 	// An empty observation is stored too, until a list that began later confirms it and no
 	// inspection is in progress: the result of one that began earlier must not bring the pod back.
 	r.pods[seen.Key] = record{seen: seen, moment: began}
+	r.watch(seen)
 	return Diff(old.seen, seen)
 }
 
@@ -311,9 +340,14 @@ func (r *Relister) list(ctx context.Context) {
 	if r.err != nil && err == nil {
 		r.o.Log.Info("listing containers works again")
 	}
-	r.err, r.good = err, time.Now()
+	r.err, r.good, r.surprised = err, time.Now(), false
+	keep := func(seen pod.Observed) {
+		found := r.keep(seen, began)
+		r.surprised = r.surprised || r.missed(seen.Key, found)
+		r.events = append(r.events, found...)
+	}
 	for _, seen := range all {
-		r.events = append(r.events, r.keep(seen, began)...)
+		keep(seen)
 	}
 	for key := range r.inspecting {
 		if _, known := r.pods[key]; !known {
@@ -327,11 +361,12 @@ func (r *Relister) list(ctx context.Context) {
 		if slices.ContainsFunc(unknown, func(o pod.Observed) bool { return o.Key == key }) {
 			continue
 		}
-		r.events = append(r.events, r.keep(pod.Observed{Key: key}, began)...)
+		keep(pod.Observed{Key: key})
 		if len(r.inspecting[key]) == 0 { // else one that began before the list could bring the pod back
 			delete(r.pods, key)
 		}
 	}
+	r.allWatched = r.forgetWatched()
 	select {
 	case <-r.listed:
 	default:

@@ -32,6 +32,7 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/sandbox"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/pidfd"
 )
 
 const (
@@ -113,6 +114,8 @@ type Connection struct {
 	Runtime *checkpointed.Runtime
 	// Sandboxes are the sandboxes that Runtime uses.
 	Sandboxes *sandbox.Store
+	// Processes tells of the ends of the pods' processes.
+	Processes pidfd.Watcher
 	// Address is the socket. Embedded reports that it is podrun's own.
 	Address  string
 	Embedded bool
@@ -140,7 +143,7 @@ type Backend interface {
 
 // Close closes the connection and ends the binding. Running pods are not affected.
 func (c *Connection) Close() error {
-	err := c.Driver.Close()
+	err := errors.Join(c.Driver.Close(), c.Processes.Close())
 	if c.lease != nil {
 		err = errors.Join(err, c.lease.Close())
 	}

@@ -140,6 +140,10 @@ func (r *Engine) end(c *container, code int, reason string) {
 	if reason == "" {
 		reason = pod.ExitReason(code, false)
 	}
+	for _, ended := range r.watched[c.PID] {
+		ended()
+	}
+	delete(r.watched, c.PID)
 	c.State, c.PID = pod.Exited, 0
 	c.Exit = pod.Exit{FinishedAt: r.wall().UTC().Round(0), ExitCode: code, Reason: reason}
 	r.notify(c.key)
@@ -234,6 +238,19 @@ func (r *Engine) ExitOnTerm(container string, code int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.termCodes[container] = code
+}
+
+// Watch calls ended when the process of an instance has ended. ended must not call the engine.
+func (r *Engine) Watch(pid int, ended func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.containers {
+		if c.State == pod.Running && c.PID == pid {
+			r.watched[pid] = append(r.watched[pid], ended)
+			return true
+		}
+	}
+	return false
 }
 
 // Exit ends a running instance with the given exit code, as if the process exited by itself.

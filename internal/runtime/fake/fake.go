@@ -73,6 +73,8 @@ type Engine struct {
 	scripts map[string]Script
 	onExec  Command
 	slow    map[string]*slowPull
+	// watched has what is called when a process ends, by its PID.
+	watched map[int][]func()
 	// ahead is how far the wall clock is ahead of this process's clock.
 	ahead time.Duration
 }
@@ -120,7 +122,7 @@ func NewEngine(boot string) *Engine {
 	return &Engine{
 		containers: map[string]*container{}, sandboxes: map[string]*sandbox{}, images: map[string]pod.Image{},
 		faults: faults{fail: map[string]error{}, left: -1}, ignoreTerm: map[string]bool{}, termCodes: map[string]int{},
-		scripts: map[string]Script{}, slow: map[string]*slowPull{}, boot: boot,
+		scripts: map[string]Script{}, slow: map[string]*slowPull{}, watched: map[int][]func(){}, boot: boot,
 	}
 }
 
