@@ -10,6 +10,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys/errtext"
+	"podrun.io/podrun/internal/sys/excerpt"
 )
 
 // lag is how long events are collected before they are written, so that simultaneous events cause
@@ -42,7 +43,7 @@ func (r *Recorder) Record(e pod.Event) {
 	now := time.Now()
 	record := Record{
 		Namespace: e.Key.Namespace, Name: e.Key.Name, UID: e.UID, Container: e.Container, Node: r.node,
-		Warning: e.Warning, Reason: e.Reason, Message: shortened(e.Message),
+		Warning: e.Warning, Reason: e.Reason, Message: excerpt.Of(strings.TrimSpace(e.Message), mostMessage),
 		Count: 1, First: now.UTC(), Last: now.UTC(),
 	}
 	if e.Key == (pod.Key{}) {
@@ -57,14 +58,6 @@ func (r *Recorder) Record(e pod.Event) {
 	case r.changed <- struct{}{}:
 	default:
 	}
-}
-
-func shortened(message string) string {
-	message = strings.TrimSpace(message)
-	if len(message) <= mostMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:mostMessage-len("…")], "") + "…"
 }
 
 // Run writes events until ctx ends, and then those that are left.

@@ -20,9 +20,12 @@ import (
 	"podrun.io/podrun/internal/oci/env"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sys/excerpt"
 )
 
 // mostAnswer is how many bytes of a response or of a command's output are read, as in the kubelet.
+// The messages of answers and the errors of hooks have no more either, because errors of HTTP and
+// gRPC repeat what the server sent, such as the URL of a redirect.
 const mostAnswer = 10 << 10
 
 // asker runs single probe requests.
@@ -34,6 +37,12 @@ type asker struct {
 
 // ask runs a probe once, within its timeout.
 func (k *asker) ask(ctx context.Context, t *Target, spec *v1.Probe) answer {
+	a := k.askAny(ctx, t, spec)
+	a.message = excerpt.Of(a.message, mostAnswer)
+	return a
+}
+
+func (k *asker) askAny(ctx context.Context, t *Target, spec *v1.Probe) answer {
 	timeout := max(time.Duration(spec.TimeoutSeconds)*time.Second, time.Second)
 	if spec.Exec != nil {
 		return k.askExec(ctx, t, spec.Exec, timeout)

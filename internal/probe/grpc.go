@@ -26,6 +26,8 @@ func askGRPC(ctx context.Context, t *Target, action *v1.GRPCAction) answer {
 	conn, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithUserAgent(probeAgent),
+		grpc.WithMaxHeaderListSize(mostHeader),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(mostAnswer)),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return dialer().DialContext(ctx, "tcp", address)
 		}))

@@ -11,16 +11,25 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sys/excerpt"
 )
 
 // Hook runs a hook and returns when it has completed or ctx has ended. An HTTP hook succeeds with
 // any response, whatever its status code, as in the kubelet.
 func (p *Prober) Hook(ctx context.Context, t Target, hook *v1.LifecycleHandler) error {
+	err := p.hookAny(ctx, &t, hook)
+	if err == nil || len(err.Error()) <= mostAnswer {
+		return err
+	}
+	return errors.New(excerpt.Of(err.Error(), mostAnswer))
+}
+
+func (p *Prober) hookAny(ctx context.Context, t *Target, hook *v1.LifecycleHandler) error {
 	switch {
 	case hook.Exec != nil:
-		return p.hookExec(ctx, &t, hook.Exec)
+		return p.hookExec(ctx, t, hook.Exec)
 	case hook.HTTPGet != nil:
-		return p.hookHTTP(ctx, &t, hook.HTTPGet)
+		return p.hookHTTP(ctx, t, hook.HTTPGet)
 	case hook.Sleep != nil:
 		if !pause(ctx, time.Duration(hook.Sleep.Seconds)*time.Second) {
 			return ctx.Err()

@@ -20,13 +20,21 @@ const (
 	hookAgent  = "kube-lifecycle/1.36"
 )
 
+const (
+	// mostHeader is how many bytes of headers a server may send. Go's default is 10 MB, which a pod
+	// could make podrun hold for each of many redirects.
+	mostHeader = 64 << 10
+	// mostLocation is the longest redirect that is followed.
+	mostLocation = 2 << 10
+)
+
 // anyCertificate returns a TLS configuration that accepts any certificate.
 func anyCertificate() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a probe only checks that a server answers
 }
 
 // askHTTP succeeds with any status code from 200 to 399. It does not follow a redirect to another
-// host; any status code from 300 on is a success with a warning.
+// host or to a very long URL; any status code from 300 on is a success with a warning.
 func (k *asker) askHTTP(ctx context.Context, t *Target, action *v1.HTTPGetAction) answer {
 	request, err := newRequest(ctx, t, action, probeAgent)
 	if err != nil {
@@ -54,10 +62,11 @@ func (k *asker) client() *http.Client {
 	return &http.Client{Transport: k.transport, CheckRedirect: sameHost}
 }
 
-// sameHost allows at most ten redirects, and none to another host.
+// sameHost allows at most ten redirects, and none to another host or to a very long URL.
 func sameHost(request *http.Request, via []*http.Request) error {
 	switch {
-	case request.URL.Hostname() != via[0].URL.Hostname():
+	case request.URL.Hostname() != via[0].URL.Hostname(),
+		len(request.Response.Header.Get("Location")) > mostLocation:
 		return http.ErrUseLastResponse
 	case len(via) >= 10:
 		return errors.New("stopped after 10 redirects")

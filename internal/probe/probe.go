@@ -231,7 +231,7 @@ func probesOf(c *v1.Container) map[string]*v1.Probe {
 // time, and accepts any certificate: a probe checks whether a server answers, not its identity.
 func newTransport() *http.Transport {
 	return &http.Transport{
-		DisableKeepAlives: true, DisableCompression: true, Proxy: nil,
+		DisableKeepAlives: true, DisableCompression: true, Proxy: nil, MaxResponseHeaderBytes: mostHeader,
 		TLSClientConfig: anyCertificate(), DialContext: dialer().DialContext,
 	}
 }

@@ -39,13 +39,12 @@ func containerLog(w http.ResponseWriter, r *http.Request, o Options, slots strea
 	}
 	// A HEAD request ends at once, even if the body of a GET would not end.
 	want.Follow = want.Follow && r.Method != http.MethodHead
-	if want.Follow {
-		end, ok := slots.begin(w, r)
-		if !ok {
-			return
-		}
-		defer end()
+	// A log that is not followed may be long, and its client slow.
+	end, ok := slots.begin(w, r)
+	if !ok {
+		return
 	}
+	defer end()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	out := &flushWriter{w: w, control: http.NewResponseController(w), left: limit}
 	ctx, cancel := untilShutdown(r.Context())

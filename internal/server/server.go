@@ -20,13 +20,18 @@ import (
 )
 
 const (
-	// connections limits the concurrent connections of each address, so that clients cannot exhaust
-	// the file descriptors that podrun needs for its pods.
+	// connections limits the concurrent connections of the socket, and those of the TCP address, so
+	// that clients cannot exhaust the file descriptors that podrun needs for its pods.
 	connections = 64
-	headerBytes = 16 << 10
+	// connectionsEach limits those of one client of the TCP address.
+	connectionsEach = connections * 3 / 4
+	headerBytes     = 16 << 10
 	// writeTime is how long a client may take to read a response or, if the response does not end,
 	// its next part.
 	writeTime = 30 * time.Second
+	// headerTime is how long a client may take to send the header of a request, the first one
+	// included; before that it may take as long again for TLS.
+	headerTime = 2 * time.Second
 	// farewell is how long running requests may continue when the server stops.
 	farewell = 2 * time.Second
 )
@@ -122,10 +127,10 @@ func (s *Server) Run(ctx context.Context, h http.Handler) error {
 	defer cut()
 	server := func(h http.Handler) *http.Server {
 		return &http.Server{
-			Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTime,
+			Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: 10 * time.Second, WriteTimeout: writeTime,
 			IdleTimeout: time.Minute, MaxHeaderBytes: headerBytes,
-			BaseContext: func(net.Listener) context.Context { return base },
-			ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+			BaseContext: func(net.Listener) context.Context { return base }, ConnContext: withConnection,
+			ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		}
 	}
 	failed := make(chan error, 2)
@@ -135,15 +140,15 @@ func (s *Server) Run(ctx context.Context, h http.Handler) error {
 	serve := func(l net.Listener, secure *tls.Config, h http.Handler) {
 		srv := server(h)
 		servers = append(servers, srv)
-		l = netutil.LimitListener(l, connections)
 		if secure != nil {
 			l = tls.NewListener(l, secure)
 		}
 		running.Go(func() { failed <- srv.Serve(l) })
 	}
-	serve(s.unix, nil, h)
+	// The socket is for root only: its clients wait for each other.
+	serve(netutil.LimitListener(s.unix, connections), nil, h)
 	if s.tcp != nil {
-		serve(s.tcp, s.tls, s.where.guard(h))
+		serve(newYielding(s.tcp, connections, connectionsEach), s.tls, s.where.guard(inUse(h)))
 	}
 	var err error
 	select {

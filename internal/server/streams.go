@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// streams limits the concurrent streaming responses on the TCP address, so that there are
-	// connections left for other requests.
+	// streams limits the concurrent streaming responses on the TCP address, logs included, so that
+	// there are connections left for other requests.
 	streams = connections / 2
 	// streamTime is how long a page is updated over one connection; the browser then connects
 	// again.

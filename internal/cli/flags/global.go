@@ -11,6 +11,7 @@ import (
 
 	"podrun.io/podrun/internal/agent/connection"
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/sys/excerpt"
 )
 
 // Global are the flags that all commands have.
@@ -81,10 +82,23 @@ func (g *Global) Complete(f *pflag.FlagSet, quiet bool) error {
 	return nil
 }
 
+// mostValue is how many bytes of a message or of another value are logged. Many are errors with text
+// of servers, images and containers; no such text may fill the disk or the memory.
+const mostValue = 4 << 10
+
+func cutValue(_ []string, a slog.Attr) slog.Attr {
+	if kind := a.Value.Kind(); kind == slog.KindString || kind == slog.KindAny {
+		if text := a.Value.String(); len(text) > mostValue {
+			a.Value = slog.StringValue(excerpt.Of(text, mostValue))
+		}
+	}
+	return a
+}
+
 // LogHandler returns a handler that writes the log to w in the format and from the level that the
-// flags name. Complete must have checked the flags.
+// flags name. Long values are cut. Complete must have checked the flags.
 func (g *Global) LogHandler(w io.Writer) slog.Handler {
-	var o slog.HandlerOptions
+	o := slog.HandlerOptions{ReplaceAttr: cutValue}
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(g.LogLevel))
 	o.Level = level
