@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"podrun.io/podrun/internal/agent/directories"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/embedded"
@@ -161,13 +162,25 @@ func (a *app) commands(root *cobra.Command) {
 // --log-level is warn for them.
 const annotationQuiet = "podrun.io/quiet"
 
-// prepare runs before every command. It completes and checks the global flags and creates the
-// logger.
+// withoutDirectories are the commands that do nothing in podrun's directories.
+var withoutDirectories = map[string]bool{
+	"podrun": true, "help": true, "completion": true, "validate": true, "version": true,
+	cobra.ShellCompRequestCmd: true, cobra.ShellCompNoDescRequestCmd: true,
+}
+
+// prepare runs before every command. It completes and checks the global flags, creates the logger,
+// and refuses directories that another user could replace.
 func (a *app) prepare(c *cobra.Command, _ []string) error {
 	if err := a.Global.Complete(c.Flags(), c.Annotations[annotationQuiet] != ""); err != nil {
 		return usage(c, err)
 	}
 	a.log = slog.New(a.LogHandler(a.ErrOut))
+	if withoutDirectories[c.Name()] {
+		return nil
+	}
+	if err := directories.Check(a.Dirs().Modes()); err != nil {
+		return &cli.Error{Code: cli.ExitUsage, Err: err}
+	}
 	return nil
 }
 

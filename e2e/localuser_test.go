@@ -77,3 +77,44 @@ func TestLocalUserAndClaims(t *testing.T) {
 		t.Errorf("the root directory has the mode %o", st.Mode&0o7777)
 	}
 }
+
+// TestDirectoriesOfALocalUser: whoever may replace a directory of podrun's, by its parent or by a link, could put
+// there what root runs. Each command refuses it, and touches nothing there.
+func TestDirectoriesOfALocalUser(t *testing.T) {
+	n := bareNode(t)
+	must(t, errors.Join(os.Chmod(n.dir, 0o755), os.Mkdir(n.path("open"), 0o755), os.Mkdir(n.path("trap"), 0o755),
+		os.Chmod(n.path("open"), 0o777|fs.ModeSticky)))
+	asNobody(t, fmt.Sprintf("umask 0; mkdir '%[1]s/q' '%[1]s/q/has'; ln -s '%[2]s' '%[1]s/link'; ln -s '%[2]s' '%[1]s/q/link'", n.path("open"), n.path("trap")))
+	n.write("a.yaml", manifest("a", "Never", "true"))
+	commands := [][]string{
+		{"down", "--all"}, {"serve", "--manifests", n.manifests}, {"once", "--manifests", n.manifests}, {"containerd"},
+		{"get", "pods"}, {"get", "events"}, {"logs", "a"}, {"exec", "a", "--", "true"}, {"images", "list"}, {"images", "load", setup.image},
+		{"diff", "--manifests", n.manifests}, {"volumes", "rm", "x"},
+	}
+	tree := func() string {
+		out, err := exec.Command("find", n.path("open"), n.path("trap"), "-printf", "%p %m %u\n").CombinedOutput()
+		must(t, err)
+		return string(out)
+	}
+	before := tree()
+	for _, dir := range []string{"q/new", "q/has", "q/has/new/deep", "link", "q/link", "link/new"} {
+		for _, flag := range []string{"root-dir", "run-dir", "log-dir"} {
+			some := commands
+			if dir != "q/new" || flag != "root-dir" {
+				some = [][]string{commands[0], commands[1]}
+			}
+			for _, c := range some {
+				r := n.run(append([]string{c[0], "--" + flag + "=" + n.path("open", dir)}, c[1:]...)...)
+				if r.code != 2 || !strings.Contains(r.stderr, "is refused") || !strings.Contains(r.stderr, "is owned by user 65534") {
+					t.Fatalf("%v, %s in %s: %s", c, flag, dir, r)
+				}
+			}
+		}
+	}
+	if after := tree(); after != before {
+		t.Errorf("it was changed:\n%s\n%s", before, after)
+	}
+	// A log directory that a group may replace, as Ubuntu's /var/log, is used.
+	must(t, errors.Join(os.Mkdir(n.path("var"), 0o755), os.Chown(n.path("var"), 0, 65534), os.Chmod(n.path("var"), 0o775)))
+	n.ok("get", "pods", "--log-dir="+n.path("var", "pods"))
+}

@@ -253,20 +253,27 @@ func (c *converter) openLog() error {
 	if c.log != nil {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(c.logPath), layout.ModeLogs); err != nil {
+	dir, err := c.makeLogDir()
+	if err != nil {
 		return fmt.Errorf("making log directory: %w", err)
 	}
+	defer dir.Close()
 	orphangc.SetOwner(filepath.Dir(filepath.Dir(c.logPath)), c.root)
 	if info, err := os.Lstat(c.logPath); err == nil && info.Size() > 0 {
 		if err := c.renameLog(); err != nil {
 			return err
 		}
 	}
-	f, err := os.OpenFile(c.logPath, os.O_CREATE|os.O_RDWR, 0o640)
+	const flags = unix.O_CREAT | unix.O_RDWR | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(int(dir.Fd()), filepath.Base(c.logPath), flags, 0o640)
 	if err != nil {
-		return fmt.Errorf("making log: %w", err)
+		return fmt.Errorf("making log: %w", &os.PathError{Op: "open", Path: c.logPath, Err: err})
 	}
+	f := os.NewFile(uintptr(fd), c.logPath)
 	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &os.PathError{Op: "open", Path: c.logPath, Err: sys.ErrNotRegular}
+	}
 	if err == nil {
 		next := c.state
 		next.size, next.file = 0, sys.Inode(info)
@@ -278,6 +285,24 @@ func (c *converter) openLog() error {
 	}
 	c.log = f
 	return nil
+}
+
+// makeLogDir makes the directories of the log and opens the inner one. A group may be able to write
+// the log directory, so links there are not followed.
+func (c *converter) makeLogDir() (*os.File, error) {
+	root, names := c.split(c.logPath)
+	if err := os.MkdirAll(root, layout.ModeLogs); err != nil {
+		return nil, err
+	}
+	return sys.MkdirBeneath(root, layout.ModeLogs, names[:2]...)
+}
+
+// split returns the log directory and the names of what leads from there to one of the log's files:
+// the directories of the pod and the container, and the file.
+func (c *converter) split(path string) (root string, names []string) {
+	container := filepath.Dir(c.logPath)
+	pod := filepath.Dir(container)
+	return filepath.Dir(pod), []string{filepath.Base(pod), filepath.Base(container), filepath.Base(path)}
 }
 
 // recover rebuilds a state without a checkpoint: raw output that was punched counts as converted,

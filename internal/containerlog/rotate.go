@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
@@ -100,8 +102,9 @@ func (c *converter) openRecorded() (*os.File, error) {
 		}
 	}
 	for _, path := range paths {
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if errors.Is(err, os.ErrNotExist) {
+		root, names := c.split(path)
+		f, err := sys.OpenRegular(root, filepath.Join(names...), sys.NoLinks, os.O_RDWR)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, sys.ErrNotRegular) { // podrun writes no others
 			continue
 		}
 		if err != nil {
@@ -181,7 +184,7 @@ func compress(path string) error {
 }
 
 func compressTo(path string, in io.Reader, like os.FileInfo) error {
-	out, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, like.Mode().Perm())
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|unix.O_NOFOLLOW, like.Mode().Perm())
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
-	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/own"
 )
 
 // ErrNoRunc means that runc is not on PATH, so that no container could be started.
@@ -78,7 +78,7 @@ func (o Options) checked() (Options, error) {
 			s, len(s), maxSocketPath)
 	}
 	if err := errors.Join(
-		sys.MkdirOwn(o.Dirs.Root, layout.ModePrivate), sys.MkdirOwn(o.Dirs.Run, layout.ModePassable),
+		own.Mkdir(o.Dirs.Root, layout.ModePrivate), own.Mkdir(o.Dirs.Run, layout.ModePassable),
 	); err != nil {
 		return o, err
 	}

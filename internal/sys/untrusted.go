@@ -95,6 +95,26 @@ func OpenBeneath(dir *os.File, name string, links Follow, flags int) (*os.File, 
 	return os.NewFile(uintptr(fd), path), nil
 }
 
+// MkdirBeneath creates directories below root, one in the other, unless they exist, and opens the
+// innermost. It follows no links below root, also if somebody replaces a directory meanwhile.
+func MkdirBeneath(root string, mode os.FileMode, names ...string) (*os.File, error) {
+	dir, err := os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY, 0)
+	for _, name := range names {
+		if err != nil {
+			return nil, err
+		}
+		within := dir
+		err = unix.Mkdirat(int(within.Fd()), name, uint32(mode.Perm()))
+		if err == nil || errors.Is(err, unix.EEXIST) {
+			dir, err = OpenBeneath(within, name, NoLinks, unix.O_PATH|unix.O_DIRECTORY)
+		} else {
+			err = &os.PathError{Op: "mkdir", Path: filepath.Join(within.Name(), name), Err: err}
+		}
+		within.Close()
+	}
+	return dir, err
+}
+
 func openat2(dir int, name string, flags int, links Follow) (int, error) {
 	how := &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: uint64(links)}
 	if flags&unix.O_CREAT != 0 {

@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,13 +15,16 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
-// ElsewhereError says that the run directory's pods are in another containerd, or in another of its
-// namespaces. A podrun that only inspects its own containerd would remove what is left of these
-// pods, including volumes, and start each pod a second time.
+// ElsewhereError says that the run directory's pods are in another containerd, in another of its
+// namespaces, or of another root directory. A podrun that only inspects its own containerd and
+// checkpoints would remove what is left of these pods, including volumes and their network, and
+// start each pod a second time.
 type ElsewhereError struct {
 	// Address and Namespace are those of the containerd that has the pods. Address is a socket, or
 	// Embedded.
 	Address, Namespace string
+	// Root is the root directory with the pods' checkpoints if that is another one, else "".
+	Root string
 	// Run is the run directory. Note is the file that records where its pods are.
 	Run, Note string
 }
@@ -30,31 +34,52 @@ func (e *ElsewhereError) Error() string {
 	if e.Address == Embedded {
 		at = "podrun's own containerd"
 	}
-	return fmt.Sprintf("the pods of %s are in namespace %s of %s", e.Run, e.Namespace, at)
+	text := fmt.Sprintf("the pods of %s are in namespace %s of %s", e.Run, e.Namespace, at)
+	if e.Root != "" {
+		text += ", with the root directory " + e.Root
+	}
+	return text
 }
 
 // Hint says how to resolve the conflict.
 func (e *ElsewhereError) Hint() string {
-	return fmt.Sprintf("use that containerd, or remove the pods there first: "+
-		"podrun down --all --containerd-address %s --containerd-namespace %s; "+
+	use, root := "use that containerd", ""
+	if e.Root != "" {
+		use, root = "use these", " --root-dir "+e.Root
+	}
+	return fmt.Sprintf("%s, or remove the pods there first: "+
+		"podrun down --all --containerd-address %s --containerd-namespace %s%s; "+
 		"if that containerd no longer exists, remove %s",
-		e.Address, e.Namespace, e.Note)
+		use, e.Address, e.Namespace, root, e.Note)
 }
 
-// binding records which containerd, and which namespace of it, has the pods of a run directory, and
-// in which boot.
-type binding struct{ address, namespace, boot string }
+// binding records which containerd, and which namespace of it, has the pods of a run directory, which
+// root directory has their checkpoints, and in which boot. An older podrun did not record the root.
+type binding struct{ address, namespace, boot, root string }
 
-// is reports that both are the same namespace of the same containerd. Socket paths are not
-// compared, because a socket may be moved: another path need not be another containerd.
+// is reports that both are the same namespace of the same containerd with the same root directory.
+// Socket paths are not compared, because a socket may be moved: another path need not be another
+// containerd.
 func (p binding) is(other binding) bool {
-	return p.namespace == other.namespace && (p.address == Embedded) == (other.address == Embedded)
+	return p.namespace == other.namespace && (p.address == Embedded) == (other.address == Embedded) &&
+		sameRoot(p.root, other.root)
+}
+
+// sameRoot reports that both are one directory, whatever path it has, or one is not known.
+func sameRoot(a, b string) bool {
+	if a == "" || b == "" || a == b {
+		return true
+	}
+	here, err := os.Stat(a)
+	there, failed := os.Stat(b)
+	return err == nil && failed == nil && os.SameFile(here, there)
 }
 
 // bind binds the run directory to one containerd namespace until unbind is called. All podruns
 // that create or remove pods hold a shared lock of the binding's file. A podrun with another
-// binding may change it only if nobody else holds the lock and no pods are left.
-func bind(dirs layout.Dirs, here binding, empty func() (bool, error)) (unbind func(), err error) {
+// binding may change it only if nobody else holds the lock and no pods are left: empty says so of the
+// root directory of the other binding.
+func bind(dirs layout.Dirs, here binding, empty func(root string) (bool, error)) (unbind func(), err error) {
 	f, err := os.OpenFile(dirs.Binding(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("binding the run directory to containerd: %w", err)
@@ -71,12 +96,16 @@ func bind(dirs layout.Dirs, here binding, empty func() (bool, error)) (unbind fu
 		}
 		f.Close()
 		if errors.Is(err, errElsewhere) {
-			return nil, &ElsewhereError{
+			elsewhere := &ElsewhereError{
 				Address:   there.address,
 				Namespace: there.namespace,
 				Run:       dirs.Run,
 				Note:      dirs.Binding(),
 			}
+			if !sameRoot(there.root, here.root) {
+				elsewhere.Root = there.root
+			}
+			return nil, elsewhere
 		}
 		return nil, fmt.Errorf("binding the run directory to containerd: %w", err)
 	}
@@ -86,7 +115,7 @@ var errElsewhere = errors.New("pods are elsewhere")
 
 // tryToBind fails with errElsewhere if there are pods with another binding, and with EWOULDBLOCK
 // while other podruns hold the lock or one is just changing the binding.
-func tryToBind(f *os.File, here binding, empty func() (bool, error)) (there binding, err error) {
+func tryToBind(f *os.File, here binding, empty func(root string) (bool, error)) (there binding, err error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return binding{}, err
 	}
@@ -98,7 +127,7 @@ func tryToBind(f *os.File, here binding, empty func() (bool, error)) (there bind
 		return there, err
 	}
 	if there.boot == here.boot {
-		if free, err := empty(); err != nil {
+		if free, err := empty(cmp.Or(there.root, here.root)); err != nil {
 			return there, err
 		} else if !free {
 			return there, errElsewhere
@@ -107,7 +136,8 @@ func tryToBind(f *os.File, here binding, empty func() (bool, error)) (there bind
 	if err := f.Truncate(0); err != nil {
 		return there, err
 	}
-	if _, err := f.WriteAt([]byte(here.boot+"\n"+here.namespace+"\n"+here.address+"\n"), 0); err != nil {
+	text := strings.Join([]string{here.boot, here.namespace, here.address, here.root, ""}, "\n")
+	if _, err := f.WriteAt([]byte(text), 0); err != nil {
 		return there, err
 	}
 	return here, unix.Flock(int(f.Fd()), unix.LOCK_SH)
@@ -121,8 +151,11 @@ func readBinding(f *os.File) (binding, error) {
 		return binding{}, err
 	}
 	lines := strings.Split(string(text), "\n")
-	if len(lines) != 4 {
-		return binding{}, nil
+	switch len(lines) {
+	case 4: // an older podrun's
+		return binding{boot: lines[0], namespace: lines[1], address: lines[2]}, nil
+	case 5:
+		return binding{boot: lines[0], namespace: lines[1], address: lines[2], root: lines[3]}, nil
 	}
-	return binding{boot: lines[0], namespace: lines[1], address: lines[2]}, nil
+	return binding{}, nil
 }

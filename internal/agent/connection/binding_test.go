@@ -13,10 +13,10 @@ import (
 func TestBind(t *testing.T) {
 	t.Parallel()
 	dirs := layout.Dirs{Run: t.TempDir()}
-	own := binding{Embedded, "podrun", "boot"}
+	own := binding{Embedded, "podrun", "boot", ""}
 	left := true // something of pods
 	enter := func(p binding) (func(), error) {
-		return bind(dirs, p, func() (bool, error) { return !left, nil })
+		return bind(dirs, p, func(string) (bool, error) { return !left, nil })
 	}
 	must := func(p binding) func() {
 		t.Helper()
@@ -41,7 +41,7 @@ func TestBind(t *testing.T) {
 	}
 	must(own)() // also where an older podrun's pods are
 	first, second := must(own), must(own)
-	namespace, system := binding{Embedded, "other", "boot"}, binding{"/run/c.sock", "podrun", "boot"}
+	namespace, system := binding{Embedded, "other", "boot", ""}, binding{"/run/c.sock", "podrun", "boot", ""}
 	refused(namespace, dirs.Run, "namespace podrun of podrun's own containerd", "--containerd-address embedded --containerd-namespace podrun")
 	first()
 	second()
@@ -49,16 +49,65 @@ func TestBind(t *testing.T) {
 	left = false
 	leave := must(system)
 	left = true
-	must(binding{"/run/moved.sock", "podrun", "boot"})()
+	must(binding{"/run/moved.sock", "podrun", "boot", ""})()
 	left = false
 	refused(own, "the containerd at /run/c.sock") // the other has none yet, and may at any moment
 	leave()
 	left = true
 	refused(own)
-	must(binding{Embedded, "podrun", "next boot"})() // nothing runs of what did
-	refused(binding{"/run/c.sock", "podrun", "next boot"})
+	must(binding{Embedded, "podrun", "next boot", ""})() // nothing runs of what did
+	refused(binding{"/run/c.sock", "podrun", "next boot", ""})
 	if err := os.WriteFile(dirs.Binding(), []byte("next boot\npodr"), 0o600); err != nil { // cut off
 		t.Fatal(err)
 	}
 	must(own)()
+}
+
+// TestBindToRoot: the pods of a run directory have their checkpoints in one root directory, whatever its path is. As
+// long as they are there, another podrun with another one is refused, and changes nothing.
+func TestBindToRoot(t *testing.T) {
+	t.Parallel()
+	top := t.TempDir()
+	dirs := layout.Dirs{Run: top}
+	if err := errors.Join(os.Mkdir(top+"/a", 0o700), os.Mkdir(top+"/b", 0o700), os.Symlink("a", top+"/link")); err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]bool{top + "/a": true}
+	enter := func(root string) error {
+		leave, err := bind(dirs, binding{Embedded, "podrun", "boot", root}, func(root string) (bool, error) { return !left[root], nil })
+		if err == nil {
+			leave()
+		}
+		return err
+	}
+	wanted := func(root string, refused bool) {
+		t.Helper()
+		before, _ := os.ReadFile(dirs.Binding())
+		err := enter(root)
+		var elsewhere *ElsewhereError
+		if errors.As(err, &elsewhere) != refused || !refused && err != nil {
+			t.Fatalf("%s: %v", root, err)
+		}
+		if !refused {
+			return
+		}
+		if text := err.Error() + elsewhere.Hint(); !strings.Contains(text, "with the root directory "+top+"/a") || !strings.Contains(text, " --root-dir "+top+"/a;") {
+			t.Error(text)
+		}
+		if after, _ := os.ReadFile(dirs.Binding()); string(after) != string(before) {
+			t.Errorf("it is changed: %s", after)
+		}
+	}
+	wanted(top+"/a", false)
+	wanted(top+"/b", true)
+	wanted(top+"/link", false)
+	wanted(top+"/none", true)
+	left = nil
+	wanted(top+"/b", false)
+	// An older podrun's.
+	if err := os.WriteFile(dirs.Binding(), []byte("boot\npodrun\nembedded\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	left = map[string]bool{top + "/a": true}
+	wanted(top+"/a", false)
 }

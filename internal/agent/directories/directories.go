@@ -14,17 +14,14 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/own"
 )
 
 // Make creates podrun's directories and repairs the modes of existing ones, which a former
-// version, a umask or another program may have changed.
+// version, a umask or another program may have changed. It returns an error if another user could
+// replace one.
 func Make(modes []layout.Mode) error {
 	for _, m := range modes {
-		if m.Own {
-			if err := sys.MkdirOwn(m.Path, m.Mode); err != nil {
-				return err
-			}
-		}
 		err := makeDir(m)
 		if err == nil && m.Entries {
 			err = repairEntries(m)
@@ -39,21 +36,37 @@ func Make(modes []layout.Mode) error {
 	return nil
 }
 
-func makeDir(m layout.Mode) error {
-	info, err := os.Stat(m.Path)
-	switch {
-	case err == nil && !info.IsDir():
-		return &fs.PathError{Op: "mkdir", Path: m.Path, Err: unix.ENOTDIR}
-	case err == nil && m.Shared, m.Lazy && errors.Is(err, fs.ErrNotExist):
-		return nil
-	case m.Lazy:
-		return repair(m.Path, m.Mode)
+// Check returns an error if another user could replace one of the existing directories, and changes
+// nothing.
+func Check(modes []layout.Mode) error {
+	for _, m := range modes {
+		if !m.Own {
+			continue
+		}
+		if err := own.Check(m.Path, m.Shared); err != nil {
+			return err
+		}
 	}
-	if err := os.MkdirAll(m.Path, m.Mode); err != nil {
+	return nil
+}
+
+func makeDir(m layout.Mode) error {
+	switch {
+	case m.Own && m.Shared:
+		return own.MkdirShared(m.Path, m.Mode)
+	case m.Own:
+		return own.Mkdir(m.Path, m.Mode)
+	}
+	// What is above is podrun's own.
+	if !m.Lazy {
+		if err := os.MkdirAll(m.Path, m.Mode); err != nil {
+			return err
+		}
+	}
+	if err := repair(m.Path, m.Mode, 0); !m.Lazy || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// The umask may have cleared bits.
-	return repair(m.Path, m.Mode)
+	return nil
 }
 
 // repairEntries sets the mode of the directories in m's directory. It does not follow links, and
@@ -70,17 +83,25 @@ func repairEntries(m layout.Mode) error {
 		if !e.IsDir() {
 			continue
 		}
-		if err := repair(filepath.Join(m.Path, e.Name()), m.Mode); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err := repair(filepath.Join(m.Path, e.Name()), m.Mode, unix.O_NOFOLLOW)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
 }
 
-func repair(dir string, mode fs.FileMode) error {
-	info, err := os.Stat(dir)
+// repair sets the mode of a directory. The directory is opened once, with the flags, so that nothing
+// else gets the mode, whatever has its name meanwhile.
+func repair(path string, mode fs.FileMode, flags int) error {
+	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|flags, 0)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	info, err := dir.Stat()
 	if err != nil || info.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) == mode {
 		return err
 	}
-	return os.Chmod(dir, mode)
+	return dir.Chmod(mode)
 }

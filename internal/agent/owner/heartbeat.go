@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
-	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/own"
 )
 
 // beatEvery is how often a running podrun updates the time of its file.
@@ -24,7 +24,7 @@ type Heartbeat struct{ file *os.File }
 
 // StartHeartbeat marks the statuses as up to date from now on.
 func StartHeartbeat(dirs layout.Dirs) (*Heartbeat, error) {
-	if err := sys.MkdirOwn(dirs.Run, layout.ModePassable); err != nil {
+	if err := own.Mkdir(dirs.Run, layout.ModePassable); err != nil {
 		return nil, fmt.Errorf("creating the run directory: %w", err)
 	}
 	f, err := os.OpenFile(dirs.StatusFiles().Seen(), os.O_CREATE|os.O_RDWR, 0o600)

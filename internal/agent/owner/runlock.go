@@ -13,6 +13,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/own"
 )
 
 // serveLock is the path of the file that LockRun locks.
@@ -22,7 +23,7 @@ func serveLock(dirs layout.Dirs) string { return filepath.Join(dirs.Run, "serve.
 // process holds the lock, the error is ErrServing or ErrEnding.
 func LockRun(dirs layout.Dirs, who string) (*RunLock, error) {
 	path := serveLock(dirs)
-	if err := sys.MkdirOwn(dirs.Run, layout.ModePassable); err != nil {
+	if err := own.Mkdir(dirs.Run, layout.ModePassable); err != nil {
 		return nil, fmt.Errorf("creating the run directory: %w", err)
 	}
 	f, err := openLock(path, os.O_CREATE)

@@ -26,7 +26,7 @@ type Mode struct {
 	Path string
 	Mode fs.FileMode
 	// Shared means that others than podrun may have created the directory; then its mode is left as
-	// it is.
+	// it is. Such a directory is Own, too.
 	Shared bool
 	// Lazy means that the directory is created when it is first needed.
 	Lazy bool
@@ -35,7 +35,8 @@ type Mode struct {
 	// Unrelated means that the directories in it are independent of each other, so that the file
 	// system may spread them over the disk.
 	Unrelated bool
-	// Own means that only root and the user that runs podrun may own the directory.
+	// Own means that nobody but root and the user that runs podrun may be able to replace the
+	// directory. Own and Shared means that groups may, because root does not trust what is there.
 	Own bool
 }
 
@@ -51,6 +52,6 @@ func (d Dirs) Modes() []Mode {
 		{Path: d.Networks().Bridge(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.ImageFiles().Views(), Mode: ModePrivate, Lazy: true},
 		{Path: d.StatusFiles().Dir(), Mode: ModePrivate, Lazy: true},
-		{Path: d.Log, Mode: ModeLogs, Shared: true},
+		{Path: d.Log, Mode: ModeLogs, Shared: true, Own: true},
 	}
 }

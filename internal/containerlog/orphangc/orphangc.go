@@ -30,7 +30,7 @@ const ownerAttr = "trusted.podrun.root"
 // SetOwner marks a pod's log directory as podrun's. On a file system without extended attributes
 // such logs are still removed together with their pods; only logs of pods whose removal podrun did
 // not see stay.
-func SetOwner(dir, root string) { _ = unix.Setxattr(dir, ownerAttr, []byte(root), 0) }
+func SetOwner(dir, root string) { _ = unix.Lsetxattr(dir, ownerAttr, []byte(root), 0) }
 
 // hasOwner reports whether the directory is marked with that root directory.
 func hasOwner(dir, root string) bool {

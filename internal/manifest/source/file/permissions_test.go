@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/sys/own"
 )
 
 func chmod(t testing.TB, path string, mode os.FileMode) {
@@ -254,7 +255,7 @@ func TestLooseOnWay(t *testing.T) {
 	if err := errors.Join(os.Symlink("b", dir+"/a"), os.Symlink("a", dir+"/b")); err != nil {
 		t.Fatal(err)
 	}
-	if all := looseOnWay(dir + "/a/x"); len(all) != 0 {
+	if all := own.LooseOnWay(dir + "/a/x"); len(all) != 0 {
 		t.Errorf("%v", all)
 	}
 }

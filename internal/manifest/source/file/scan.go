@@ -13,6 +13,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/sys/errtext"
+	"podrun.io/podrun/internal/sys/own"
 )
 
 // scanner scans a directory of manifests, or one file, repeatedly and retains the last good pods of
@@ -31,7 +32,7 @@ type scanner struct {
 	strict bool
 	// lasting is Options.Lasting: a foreign owner is worth a warning.
 	lasting bool
-	// loose has a LooseError for each directory and link that other users can change.
+	// loose has an own.LooseError for each directory and link that other users can change.
 	loose []error
 	// begun is set once the directory has been scanned.
 	begun bool
@@ -61,7 +62,7 @@ type entry struct {
 	last   manifest.Loaded
 	err    error
 	reader manifest.Reader
-	// loose is the LooseError of the file if other users can write it; nil if they cannot.
+	// loose is the own.LooseError of the file if other users can write it; nil if they cannot.
 	loose error
 	// first is set if the file existed when the directory was scanned for the first time; good,
 	// once it was loaded without error. While first is set and good is not, the pods that the file
@@ -226,7 +227,7 @@ func (s *scanner) inspect(path string, e *entry, now time.Time) scanResult {
 	}
 	result := scanResult{}
 	before := e.loose
-	e.loose = loose(path, info, false)
+	e.loose = own.Loose(path, info, false)
 	if s.strict && e.loose != nil {
 		return e.fail(e.loose)
 	}

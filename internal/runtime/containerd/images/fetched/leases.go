@@ -20,6 +20,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/own"
 )
 
 // keepFetched is how long the content that an interrupted pull has fetched is kept for the next
@@ -85,7 +86,7 @@ func (l *Leases) Begin(ctx context.Context, name string) (context.Context, *Leas
 func (l *Leases) lock(id string) (*sys.Lock, error) {
 	// A load may be the first thing that podrun does here: the run directory gets the mode that serve
 	// gives it.
-	if err := sys.MkdirOwn(l.dirs.Run, layout.ModePassable); err != nil {
+	if err := own.Mkdir(l.dirs.Run, layout.ModePassable); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(l.dirs.ImageFiles().Fetching(), 0o700); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/own"
 )
 
 // viewName is the name of the directory at which files are mounted, inside a directory that is
@@ -34,7 +35,7 @@ func (v *Views) with(mounts []mount.Mount, f func(root string) error) error {
 	if err := v.SweepViews(); err != nil {
 		v.log.Warn("mounts of image files cannot be removed", "err", err)
 	}
-	if err := sys.MkdirOwn(v.dirs.Run, layout.ModePassable); err != nil {
+	if err := own.Mkdir(v.dirs.Run, layout.ModePassable); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(v.dirs.ImageFiles().Views(), layout.ModePrivate); err != nil {
