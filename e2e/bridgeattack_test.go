@@ -120,6 +120,8 @@ func TestPeerOnTheBridge(t *testing.T) {
 		frame(mac["victim"], mac["attacker"], unix.ETH_P_ARP, arpAnswer(mac["attacker"], gateway, mac["victim"], ip["victim"])),
 		frame(mac["gateway"], mac["attacker"], unix.ETH_P_IP, udpPacket(at("attacker", 9), local, "FORGED")),
 		frame(mac["gateway"], mac["attacker"], unix.ETH_P_IP, udpPacket(local, netip.AddrPortFrom(gateway, port), "FORGED")),
+		// The bridge does not take the victim's address for the attacker's, so that the next frame arrives.
+		frame(net.HardwareAddr{0x01, 0x80, 0xc2, 0, 0, 0x0e}, mac["victim"], 0x88cc, make([]byte, 46)),
 		frame(mac["victim"], mac["attacker"], unix.ETH_P_IP, udpPacket(at("attacker", 9), at("victim", 9), "honest")),
 	}
 	n.ok("exec", "attacker", "--", "env", "ATTACKER_FRAMES="+strings.Join(frames, " "), "/attacker", "-test.run=^TestAttacker$")

@@ -8,9 +8,9 @@
 //
 // Start reading at Bridge.Setup in bridge.go, which creates the bridge. Each further file has one
 // part: subnet.go chooses the bridge's subnet, address.go allocates addresses, veth.go connects a
-// pod, fence.go keeps pods from using each other's addresses, masquerade.go keeps pods apart from
-// the machine and from other links, and firewall.go lets the machine's firewall accept their
-// packets.
+// pod, fence.go keeps pods from using each other's addresses, learn.go keeps the kernel from
+// learning them from frames, masquerade.go keeps pods apart from the machine and from other links,
+// and firewall.go lets the machine's firewall accept their packets.
 package bridge
 
 import (
@@ -324,6 +324,12 @@ func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netl
 	}
 	if err := b.fence.rebuild(outside, rec); err != nil {
 		b.fence.warnUnfenced(err)
+	}
+	if err := showLLDP(outside, link); err != nil {
+		return 0, err
+	}
+	if err := b.fence.pinAll(outside, rec, link.Attrs().Index); err != nil {
+		return 0, err
 	}
 	// The machine must not accept a pod as its router.
 	if err := ignoreRouterAdvertisements(rec.Bridge); err != nil {

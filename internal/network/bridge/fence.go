@@ -23,6 +23,12 @@ import (
 // not its own: frames from another hardware address, packets from other IP addresses, ARP packets and
 // IPv6 neighbour advertisements for other addresses; also router advertisements and redirects. It is
 // necessary because a container may craft any frame: CAP_NET_RAW is among Kubernetes' defaults.
+//
+// The kernel does not show every frame to the chains that filter what a bridge forwards: those to
+// the addresses that are reserved for bridges (IEEE 802.1D) end at the port that they arrive by,
+// where the machine receives them. No pod needs them, so the fence drops them where they can be
+// seen: see showLLDP and the chain "reserved". That the bridge does not take one pod's hardware
+// address for another's does not depend on the fence: see pin.
 
 // fenced is a port of the bridge with the addresses that its pod may send from.
 type fenced struct {
@@ -131,6 +137,13 @@ func publishFence(bridge string, ports []fenced) error {
 	for _, rule := range f.rules() {
 		c.AddRule(&nftables.Rule{Table: f.table, Chain: chain, Exprs: rule})
 	}
+	chain = c.AddChain(&nftables.Chain{
+		Name: "reserved", Table: f.table, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityRef(-300),
+	})
+	for _, rule := range f.reserved() {
+		c.AddRule(&nftables.Rule{Table: f.table, Chain: chain, Exprs: rule})
+	}
 	return c.Flush()
 }
 
@@ -153,8 +166,26 @@ const (
 	redirect              = 137
 )
 
+// reserved returns the rules that drop what a pod sends to the addresses reserved for bridges. The
+// table sees the frames of all the machine's bridges, so the first rule lets those of others pass.
+func (f fenceTable) reserved() [][]expr.Any {
+	return [][]expr.Any{
+		nft.Rule(expr.VerdictAccept, []expr.Any{inputName(), is(f.ports, true)}),
+		nft.Rule(expr.VerdictDrop, []expr.Any{
+			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseLLHeader, Offset: 0, Len: 6},
+			&expr.Bitwise{
+				SourceRegister: 1, DestRegister: 1, Len: 6,
+				Mask: []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xf0}, Xor: make([]byte, 6),
+			},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{0x01, 0x80, 0xc2, 0, 0, 0}},
+		}),
+	}
+}
+
+func inputName() expr.Any { return &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: nft.FirstWord} }
+
 func (f fenceTable) rules() [][]expr.Any {
-	name := &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: nft.FirstWord}
+	name := inputName()
 	const afterName = nft.FirstWord + unix.IFNAMSIZ/4
 	known := func(in *nftables.Set, base expr.PayloadBase, offset, length uint32) []expr.Any {
 		return []expr.Any{
@@ -177,8 +208,7 @@ func (f fenceTable) rules() [][]expr.Any {
 	}
 	header := expr.PayloadBaseNetworkHeader
 	unspecified := nft.MatchSubnet(source6, expr.CmpOpEq, netip.PrefixFrom(netip.IPv6Unspecified(), 128))
-	return [][]expr.Any{
-		nft.Rule(expr.VerdictAccept, []expr.Any{name, is(f.ports, true)}),
+	return append(f.reserved(), [][]expr.Any{
 		nft.Rule(expr.VerdictDrop, unknown(f.macs, expr.PayloadBaseLLHeader, etherSource, 6)),
 		nft.Rule(expr.VerdictDrop, matchProtocol(unix.ETH_P_ARP), unknown(f.macs, header, arpEther, 6)),
 		nft.Rule(expr.VerdictAccept, matchProtocol(unix.ETH_P_ARP), known(f.addrs, header, arpAddress, 4)),
@@ -190,7 +220,7 @@ func (f fenceTable) rules() [][]expr.Any {
 		nft.Rule(expr.VerdictAccept, icmp6(neighbourSolicitation), unspecified), // duplicate address detection
 		nft.Rule(expr.VerdictAccept, matchProtocol(unix.ETH_P_IPV6), known(f.addrs6, header, source6, 16)),
 		nft.Rule(expr.VerdictDrop),
-	}
+	}...)
 }
 
 // is matches if the value in the registers is in the set; with not, if it is not.
@@ -283,14 +313,30 @@ func (f *fence) portOf(rec records.Record, addr netip.Addr, id string) fenced {
 	return p
 }
 
-// rebuild creates the fence anew, for all ports but those of an older podrun, which let the kernel
-// choose the pod's hardware address.
+// rebuild creates the fence anew.
 func (f *fence) rebuild(outside *netlink.Handle, rec records.Record) error {
+	var ports []fenced
+	err := f.each(outside, rec, func(p fenced, _ netlink.Link) error {
+		ports = append(ports, p)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := publishFence(rec.Bridge, ports); err != nil {
+		return fmt.Errorf("restricting what pods may send: %w", err)
+	}
+	f.stale.Store(0)
+	return nil
+}
+
+// each calls do for all ports but those of an older podrun, which let the kernel choose the pod's
+// hardware address. The link is nil if it does not exist yet, or any more.
+func (f *fence) each(outside *netlink.Handle, rec records.Record, do func(fenced, netlink.Link) error) error {
 	held, err := f.addresses.owners()
 	if err != nil {
 		return err
 	}
-	var ports []fenced
 	for addr, id := range held {
 		link, err := outside.LinkByName(f.identity.portName(id))
 		if err != nil && !netdev.IsNotFound(err) {
@@ -299,11 +345,9 @@ func (f *fence) rebuild(outside *netlink.Handle, rec records.Record) error {
 		if err == nil && link.Attrs().HardwareAddr.String() != macOf(portPrefix, addr).String() {
 			continue
 		}
-		ports = append(ports, f.portOf(rec, addr, id))
+		if err := do(f.portOf(rec, addr, id), link); err != nil {
+			return err
+		}
 	}
-	if err := publishFence(rec.Bridge, ports); err != nil {
-		return fmt.Errorf("restricting what pods may send: %w", err)
-	}
-	f.stale.Store(0)
 	return nil
 }

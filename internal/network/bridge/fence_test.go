@@ -61,7 +61,9 @@ func packetSocket(link int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	return fd, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link})
+	// Room for a flood.
+	return fd, errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20),
+		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link}))
 }
 
 var everybody = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}

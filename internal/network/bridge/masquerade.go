@@ -48,14 +48,6 @@ func installRules(bridge string, subnet netip.Prefix, open bool) error {
 	)
 	chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource,
 		append(leaving, &expr.Counter{}, &expr.Masq{}))
-	// The machine receives frames to the addresses that are reserved for bridges (IEEE 802.1D) by
-	// the port and not by the bridge, so they bypass the bridge's fence. Such frames carry no IP
-	// packets, unless they are forged.
-	chain("reserved", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw,
-		nft.Rule(expr.VerdictDrop, []expr.Any{
-			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseLLHeader, Offset: 0, Len: 5},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{0x01, 0x80, 0xc2, 0, 0}},
-		}))
 	if subnet.Addr().Is4() {
 		from := nft.MatchLink(expr.MetaKeyIIFNAME, bridge)
 		chain("loopback", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw,

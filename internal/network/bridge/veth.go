@@ -89,6 +89,9 @@ func addPort(outside *netlink.Handle, p port, ns netns.NsHandle) error {
 	if err := ignoreRouterAdvertisements(p.name); err != nil {
 		return err
 	}
+	if err := pin(outside, veth, p.addr); err != nil {
+		return err
+	}
 	// A pod may connect to itself by an address that is translated to its own.
 	return outside.LinkSetHairpin(veth, true)
 }
