@@ -168,6 +168,7 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 		return usage(c, err)
 	}
 	a.log = slog.New(a.LogHandler(a.ErrOut))
+	flags.RedirectStandardLog(a.log)
 	return nil
 }
 
