@@ -175,6 +175,7 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 		return usage(c, err)
 	}
 	a.log = slog.New(a.LogHandler(a.ErrOut))
+	flags.RedirectStandardLog(a.log)
 	if withoutDirectories[c.Name()] {
 		return nil
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 // machine makes a lane for a test that switches its machine off. When the test ends nothing may be left of it.
@@ -143,6 +145,50 @@ func TestReboot(t *testing.T) {
 	l.gone("late-n")
 	if got := l.ready("fills-n").Status.ContainerStatuses[0].RestartCount; got != 2 {
 		t.Errorf("restart count %d, want 2", got)
+	}
+}
+
+// TestRebootWithALevel: a pod that the level of --pod-security refuses, and that ran before it was set, keeps running, and
+// does not start again after a reboot; nor does a job that had completed, nor a pod whose image was missing until then.
+func TestRebootWithALevel(t *testing.T) {
+	l := machine(t)
+	l.write("web.yaml", l.withTrace("web", "Always", "echo ran >>/t/web; "+forever))
+	l.write("job.yaml", l.withTrace("job", "Never", "echo ran >>/t/job"))
+	late := inContainer(l.withTrace("late", "Always", "echo ran >>/t/late; "+forever), "imagePullPolicy: Never")
+	l.write("late.yaml", strings.Replace(late, box, "podrun.example/late:1", 1))
+	l.write("good.yaml", manifest("good", "Always", forever))
+	l.serve()
+	l.ready("web-n")
+	l.ready("good-n")
+	l.awaitPod("job-n", "to have succeeded", phase(v1.PodSucceeded, ""))
+	l.awaitPod("late-n", "to wait for its image", func(p *v1.Pod) error {
+		if s := p.Status.ContainerStatuses; len(s) == 0 || s[0].State.Waiting == nil || s[0].State.Waiting.Reason != "ErrImageNeverPull" {
+			return errors.New(asJSON(p.Status))
+		}
+		return nil
+	})
+	l.endServe(syscall.SIGTERM)
+	image, err := testimage.Busybox(l.dir, "podrun.example/late:1")
+	must(t, err)
+	l.ok("images", "load", image)
+	l.serve("--pod-security=baseline")
+	l.awaitPod("late-n", "to be refused", phase(v1.PodPending, "PodSecurity"))
+	if p := l.pod("web-n"); isReady(p) != nil {
+		t.Errorf("it does not keep running: %s", asJSON(p.Status))
+	}
+	l.reboot(func() {})
+	l.serve("--pod-security=baseline")
+	l.ready("good-n")
+	l.awaitPod("web-n", "to be refused", func(p *v1.Pod) error {
+		if p.Status.Reason != "PodSecurity" || !strings.Contains(p.Status.Message, "hostPath") {
+			return errors.New(asJSON(p.Status))
+		}
+		return nil
+	})
+	for pod, want := range map[string]string{"web": "ran", "job": "ran", "late": ""} {
+		if got := l.traced(pod); got != want {
+			t.Errorf("%s wrote %q, want %q", pod, got, want)
+		}
 	}
 }
 

@@ -111,6 +111,7 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 		Hurry: o.Hurry, Publisher: publisher{as.publisher, a.names, m.published}, Events: a.events,
 		Troubled: as.troubled, Owner: as.owner, Boot: m.Boot, HostIP: m.HostIP, Node: m.Resources, Wall: m.wall,
 		NodeLabels: node.Labels(o.NodeName),
+		Refusal:    o.Sources.Policy.Refusal,
 		MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: m.parallel, Log: o.Log,
 	}
 	return a, nil

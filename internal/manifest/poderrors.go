@@ -13,7 +13,7 @@ import (
 
 // PodProblems maps pods to the problems that concern them.
 type PodProblems struct {
-	origins map[Origin][]error
+	origins map[Origin][]Problem
 	keys    map[pod.Key][]Problem
 }
 
@@ -21,11 +21,11 @@ type PodProblems struct {
 // file concerns all its pods; but the problem that a pod is defined a second time concerns only
 // that pod.
 func (d Desired) PodProblems() PodProblems {
-	b := PodProblems{origins: map[Origin][]error{}, keys: map[pod.Key][]Problem{}}
+	b := PodProblems{origins: map[Origin][]Problem{}, keys: map[pod.Key][]Problem{}}
 	for _, p := range d.Problems {
 		var twice *DuplicateError
 		if !errors.As(p.Err, &twice) {
-			b.origins[p.Origin] = append(b.origins[p.Origin], p.Err)
+			b.origins[p.Origin] = append(b.origins[p.Origin], p)
 		}
 		if p.Key != (pod.Key{}) {
 			b.keys[p.Key] = append(b.keys[p.Key], p)
@@ -35,17 +35,29 @@ func (d Desired) PodProblems() PodProblems {
 }
 
 // Of returns the errors that concern p's manifest, one a line and at most ten; "" if there are
-// none.
+// none. Those of p come first, and those of other pods in its file last, named as such.
 func (b PodProblems) Of(p *v1.Pod) string {
-	from := OriginOf(p)
-	errs := append([]error{}, b.origins[from]...)
-	for _, other := range b.keys[pod.KeyOf(p)] {
-		if other.Origin != from {
-			errs = append(errs, other.Err)
+	from, key := OriginOf(p), pod.KeyOf(p)
+	var errs, others []error
+	for _, problem := range b.keys[key] {
+		errs = append(errs, problem.Err)
+	}
+	for _, problem := range b.origins[from] {
+		switch problem.Key {
+		case key: // it is one of b.keys
+		case pod.Key{}:
+			errs = append(errs, problem.Err)
+		default:
+			for line := range strings.SplitSeq(problem.Err.Error(), "\n") {
+				others = append(others, errors.New("another pod of its file: "+line))
+			}
 		}
 	}
+	errs = append(errs, others...)
 	if filepath.IsAbs(from.Path) { // what is wrong with its directory
-		errs = append(errs, b.origins[Origin{Source: from.Source, Path: filepath.Dir(from.Path)}]...)
+		for _, problem := range b.origins[Origin{Source: from.Source, Path: filepath.Dir(from.Path)}] {
+			errs = append(errs, problem.Err)
+		}
 	}
 	if len(errs) == 0 {
 		return ""

@@ -17,10 +17,25 @@ import (
 // have not yet succeeded or become ready. Kubernetes has no such reason.
 const ReasonWaitingForPods = "WaitingForPods"
 
+// ReasonPodSecurity is the reason of a pod that does not run because the policy does not allow the
+// revision that is kept of it. Kubernetes has no such reason: there the policy judges only once.
+const ReasonPodSecurity = "PodSecurity"
+
+// refusal returns why a pod that the policy does not allow is not started; nil if it is allowed.
+func refusal(in Input) *Waiting {
+	if in.Refused == "" {
+		return nil
+	}
+	return &Waiting{Reason: ReasonPodSecurity, Message: "not started: " + in.Refused}
+}
+
 // admit returns why the pod cannot run on this machine in its current state; nil if it can. The
 // reasons are the kubelet's, but the pod is not rejected for good: it waits until the cause has
 // gone. Running pods are not checked.
 func admit(in Input) *Waiting {
+	if why := refusal(in); why != nil {
+		return why
+	}
 	p := in.Pod
 	if len(in.After) > 0 {
 		var names []string

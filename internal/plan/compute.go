@@ -97,6 +97,11 @@ func run(plan *Plan, r revision) {
 	if !ready {
 		return
 	}
+	if why := refusal(r.Input); why != nil && !r.ranIn(sandbox) {
+		plan.Failure = why
+		plan.wait(NotYet(r.Pod), pod.AllContainers(r.Pod)...)
+		return
+	}
 	if endGeneration(plan, r) {
 		plan.Restarting = true
 		plan.wait(NotYet(r.Pod), pod.AllContainers(r.Pod)...)

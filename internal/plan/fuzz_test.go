@@ -98,6 +98,9 @@ func situation(dice *rand.Rand) Input {
 	if in.Pod != nil && dice.IntN(5) == 0 {
 		in.Evicted = "full"
 	}
+	if in.Pod != nil && dice.IntN(5) == 0 {
+		in.Refused = "privileged"
+	}
 	in.Observed.Sort()
 	return in
 }
@@ -143,6 +146,11 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 			if !atOnce && (s.Signalled.IsZero() || in.Now.Sub(s.Signalled) < killGrace) {
 				t.Fatalf("%s: it has not had its time: %+v", a, s)
 			}
+		case CreateSandbox:
+			if in.Refused != "" {
+				t.Fatalf("%s: the pod is refused", a)
+			}
+			continue
 		case RemoveContainer:
 			if byID[a.ID].State == pod.Running {
 				t.Fatalf("%s: it runs", a)

@@ -125,6 +125,7 @@ type given struct {
 	NodeLabels map[string]string       `json:"nodeLabels,omitempty"`
 	EarlierRun bool                    `json:"earlierRun,omitempty"`
 	Replaced   bool                    `json:"replaced,omitempty"`
+	Refused    string                  `json:"refused,omitempty"`
 	Halted     bool                    `json:"halted,omitempty"`
 }
 
@@ -230,7 +231,7 @@ func (g given) into(in *Input) {
 	}
 	in.Evicted, in.Since, in.Limits.Override, in.MaxBackoff = g.Evicted, g.Began.time(), g.MaxGrace.duration(), time.Duration(g.MaxBackoff)
 	in.Node, in.Used, in.NodeLabels = g.Node, g.Used, g.NodeLabels
-	in.Earlier, in.Replaced = g.EarlierRun, g.Replaced
+	in.Earlier, in.Replaced, in.Refused = g.EarlierRun, g.Replaced, g.Refused
 	if g.Halted {
 		in.Limits.Shutdown = new(time.Hour) // longer than the grace periods of the cases
 	}

@@ -62,6 +62,9 @@ type Input struct {
 	// which happens when the manifest fixes its UID. All of it is terminated and removed before the
 	// pod starts.
 	Replaced bool
+	// Refused is why the policy does not allow Pod, which is kept nevertheless: what runs of it goes on,
+	// but it gets no new sandbox. "" if it is allowed.
+	Refused string
 	// MaxBackoff is the longest crash back-off; 0 means 5 minutes.
 	MaxBackoff time.Duration
 	Now        time.Time

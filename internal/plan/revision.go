@@ -94,11 +94,18 @@ func (r revision) late() bool {
 	return false
 }
 
+// ranIn reports whether a container of the revision has run in the sandbox.
+func (r revision) ranIn(s pod.Sandbox) bool {
+	return slices.ContainsFunc(slices.Concat(r.mine.Containers, r.mine.Remembered), func(c pod.Container) bool {
+		return c.SandboxID == s.ID && c.State != pod.Created
+	})
+}
+
 // runsAgain reports whether what is left of the revision belongs to an earlier run: all of it is
 // removed and the pod starts from the beginning. A job that was interrupted by a reboot runs again as
-// a whole.
+// a whole. One that the policy does not allow does not run again.
 func (r revision) runsAgain() bool {
-	if r.mine.Empty() {
+	if r.mine.Empty() || r.Refused != "" && !r.Replaced {
 		return false
 	}
 	_, over := r.ended()

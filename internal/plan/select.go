@@ -19,6 +19,8 @@ type Selection struct {
 	// Replaced reports that what exists under Pod's UID belongs to another manifest, or was being
 	// terminated.
 	Replaced bool
+	// Refused is why the policy does not allow Pod; "" if it does.
+	Refused string
 	// Undecided reports that the sources of manifests are incomplete: the pod is neither run nor
 	// removed.
 	Undecided bool
@@ -43,7 +45,9 @@ type RevisionInput struct {
 	// invalid manifest may (manifest.Desired.Keeps): Running is then kept. Incomplete reports that
 	// not all sources have been read.
 	Kept, Incomplete bool
-	Observed         pod.Observed
+	// Refused is why the policy does not allow Running; "" if it does.
+	Refused  string
+	Observed pod.Observed
 }
 
 // SelectRevision returns which of the revisions of a pod is kept, after the one before: that of the
@@ -71,7 +75,7 @@ func SelectRevision(before Selection, in RevisionInput) Selection {
 			s.Replaced = in.Running.UID == in.Wanted.UID
 		}
 	case in.Kept && in.Running != nil && !s.Unwanted[in.Running.UID]:
-		s.Pod = in.Running
+		s.Pod, s.Refused = in.Running, in.Refused
 	}
 	if before.Pod != nil && s.Replaced && (s.Pod == nil || s.Pod.UID != before.Pod.UID) {
 		s.Unwanted[before.Pod.UID] = true // it is still being terminated

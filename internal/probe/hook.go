@@ -81,7 +81,7 @@ func (p *Prober) hookHTTP(ctx context.Context, t *Target, action *v1.HTTPGetActi
 func (p *Prober) fetch(request *http.Request) error {
 	response, err := p.client().Do(request)
 	if err != nil {
-		return err
+		return plain(err)
 	}
 	defer response.Body.Close()
 	_, err = io.Copy(io.Discard, io.LimitReader(response.Body, mostAnswer))

@@ -42,7 +42,7 @@ func (k *asker) askHTTP(ctx context.Context, t *Target, action *v1.HTTPGetAction
 	}
 	response, err := k.client().Do(request)
 	if err != nil {
-		return answer{failed, err.Error()}
+		return answer{failed, plain(err).Error()}
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
@@ -56,6 +56,16 @@ func (k *asker) askHTTP(ctx context.Context, t *Target, action *v1.HTTPGetAction
 		return answer{warned, "Probe terminated redirects, Response body: " + string(body)}
 	}
 	return answer{succeeded, string(body)}
+}
+
+// plain returns err, the error of a request, with a text for people: net/http formats an error that
+// does not exist if the server writes before it is asked.
+func plain(err error) error {
+	const odd = "readLoopPeekFailLocked: %!w(<nil>)"
+	if before, after, is := strings.Cut(err.Error(), odd); is {
+		return errors.New(before + "the server answered before it was asked" + after)
+	}
+	return err
 }
 
 func (k *asker) client() *http.Client {

@@ -35,6 +35,7 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 		Boot:       w.o.Boot,
 		Earlier:    w.state.Earlier,
 		Replaced:   w.state.Replaced,
+		Refused:    w.state.Refused,
 		MaxBackoff: w.o.MaxBackoff,
 		Now:        time.Now(),
 	}

@@ -87,6 +87,9 @@ type Options struct {
 	// Strays are pods that may have left something that no list shows, such as a status file. This
 	// has nothing to do with pod.Container.Stray, an instance without a checkpoint.
 	Strays []pod.Key
+	// Refusal returns why the policy does not allow a pod; "" if it does. It judges what is kept of a pod
+	// without a valid manifest. nil: all pods are allowed.
+	Refusal func(p *v1.Pod) string
 	// Rerun runs pods again that had completed before the loop started.
 	Rerun bool
 	// LogTries is the number of consecutive failed syncs after which an exited instance is reaped

@@ -238,6 +238,9 @@ func (w *worker) chooseRevision(seen pod.Observed) {
 	before := w.state.Pod
 	running := w.manifests.Running(before, seen)
 	in := plan.RevisionInput{Wanted: d.pod, Running: running, Observed: seen}
+	if d.pod == nil && running != nil && w.o.Refusal != nil {
+		in.Refused = w.o.Refusal(running)
+	}
 	if d.pod != nil && running != nil {
 		if seen.Owner != "" && seen.Owner != w.o.Owner {
 			w.log.Info("adopting a pod that another podrun command started", "command", seen.Owner)

@@ -39,12 +39,13 @@ func (p *Policy) Judge(pod *v1.Pod) field.ErrorList {
 	if p == nil {
 		return nil
 	}
+	refused := p.refused()
 	var errs field.ErrorList
 	for _, key := range deviceAnnotations(pod.Annotations) {
 		// Kubernetes' rules do not cover these annotations, because in Kubernetes only device
 		// plugins can grant devices.
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(key),
-			fmt.Sprintf("--pod-security %s does not allow it: devices", p.level)))
+			refused+"devices"))
 	}
 	level := api.LevelVersion{Level: p.level, Version: api.LatestVersion()}
 	for _, result := range p.evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec) {
@@ -52,8 +53,24 @@ func (p *Policy) Judge(pod *v1.Pod) field.ErrorList {
 			continue
 		}
 		why := strings.TrimSuffix(fmt.Sprintf("%s (%s)", result.ForbiddenReason, result.ForbiddenDetail), " ()")
-		errs = append(errs, field.Forbidden(field.NewPath("spec"),
-			fmt.Sprintf("--pod-security %s does not allow it: %s", p.level, why)))
+		errs = append(errs, field.Forbidden(field.NewPath("spec"), refused+why))
 	}
 	return errs
+}
+
+// refused begins the text of each violation.
+func (p *Policy) refused() string {
+	return fmt.Sprintf("--pod-security %s does not allow it: ", p.level)
+}
+
+// Refusal returns the violations of the policy by a pod in one line; "" if there are none.
+func (p *Policy) Refusal(pod *v1.Pod) string {
+	var all []string
+	for _, e := range p.Judge(pod) {
+		all = append(all, strings.TrimPrefix(e.Detail, p.refused()))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return p.refused() + strings.Join(all, "; ")
 }

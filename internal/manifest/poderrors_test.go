@@ -1,0 +1,41 @@
+package manifest
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest/validate"
+)
+
+// TestErrorsOfAFile: of a file whose pods are refused, each pod shows its own error first, and those of the others as such.
+func TestErrorsOfAFile(t *testing.T) {
+	t.Parallel()
+	policy, err := validate.NewPolicy("baseline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := Origin{SourceFile, "/m.yaml"}
+	const text = `{"apiVersion": "v1", "kind": "PodList", "items": [
+{"metadata": {"name": "a"}, "spec": {"hostPID": true, "containers": [{"name": "c", "image": "i"}]}},
+{"metadata": {"name": "b"}, "spec": {"hostIPC": true, "containers": [{"name": "c", "image": "i"}]}}]}`
+	_, err = Load([]byte(text), LoadOptions{Origin: from, NodeName: "n", Policy: policy})
+	problems := Desired{Problems: Problems(from, true, err)}.PodProblems()
+	const (
+		a = "/m.yaml:2: items[0].spec: Forbidden: --pod-security baseline does not allow it: host namespaces (hostPID=true)"
+		b = "/m.yaml:3: items[1].spec: Forbidden: --pod-security baseline does not allow it: host namespaces (hostIPC=true)"
+	)
+	const other = "another pod of its file: "
+	for name, want := range map[string]string{
+		"a-n": a + "\n" + other + b,
+		"b-n": b + "\n" + other + a,
+		"c-n": other + a + "\n" + other + b,
+	} {
+		p := &v1.Pod{}
+		p.Name, p.Namespace = name, "default"
+		p.Annotations = map[string]string{AnnotationSource: from.Source, AnnotationManifest: from.Path}
+		if got := problems.Of(p); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
