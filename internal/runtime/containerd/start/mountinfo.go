@@ -1,6 +1,7 @@
 package start
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -47,9 +48,9 @@ func verifyMounts(process string, spec *specs.Spec, others bool) error {
 	})
 }
 
-// gone reports whether the error is that of a process that has ended.
+// gone reports whether the error is that of a process that has ended, and may not be reaped yet.
 func gone(err error) bool {
-	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH)
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }
 
 // mountTable is the list of a container's mounts.
@@ -89,7 +90,7 @@ func judge(spec *specs.Spec, mounts []*mountinfo.Info, others bool, exists func(
 	}
 	proc, err := t.top("/proc")
 	if err == nil {
-		err = errors.Join(is(proc, "proc"), t.verifySpecs(), t.verifyHidden(), t.verifyConsole())
+		err = cmp.Or(is(proc, "proc"), t.verifySpecs(), t.verifyHidden(), t.verifyConsole())
 	}
 	if err == nil {
 		err = t.verifyRest(mounts, proc, others)
@@ -288,7 +289,7 @@ func (t *mountTable) verifyRest(mounts []*mountinfo.Info, proc *mountinfo.Info, 
 func (t *mountTable) isDevice(m *mountinfo.Info) bool {
 	switch m.Mountpoint {
 	case "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty":
-		return m.Root == strings.TrimPrefix(m.Mountpoint, "/dev")
+		return m.Root == m.Mountpoint || m.Root == strings.TrimPrefix(m.Mountpoint, "/dev")
 	}
 	return slices.ContainsFunc(t.spec.Linux.Devices, func(d specs.LinuxDevice) bool { return d.Path == m.Mountpoint })
 }

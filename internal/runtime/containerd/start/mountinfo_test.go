@@ -61,6 +61,21 @@ func TestMountsOfRealContainers(t *testing.T) {
 	}
 }
 
+// TestMountsOfUnifiedCgroups: with cgroup v2 one mount takes the place of many.
+func TestMountsOfUnifiedCgroups(t *testing.T) {
+	t.Parallel()
+	spec, lines := real(t, "ordinary")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, " /sys/fs/cgroup") })
+	for text, refused := range map[string]bool{
+		"900 330 0:29 / /sys/fs/cgroup ro,relatime - cgroup2 cgroup rw":  false,
+		"900 330 254:0 /v /sys/fs/cgroup rw,relatime - ext4 /dev/vda rw": true,
+	} {
+		if err := judged(t, spec, append(slices.Clone(lines), text), false); refused != errors.Is(err, errLedAstray) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // TestMountsLedAstray: what a change of paths does to a container's mounts is found in their list.
 func TestMountsLedAstray(t *testing.T) {
 	t.Parallel()
