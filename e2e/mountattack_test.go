@@ -68,14 +68,14 @@ kind: Pod
 metadata: {name: a, uid: u-leading}
 spec:
   terminationGracePeriodSeconds: 0
-  volumes: [{name: v, emptyDir: {}}, {name: w, emptyDir: {}}]
+  volumes: [{name: v, emptyDir: {}}, {name: w, emptyDir: {}}, {name: u, emptyDir: {}}]
   initContainers:
   - name: fill
     image: podrun.example/box:1
-    volumeMounts: [{name: v, mountPath: /v}, {name: w, mountPath: /w}]
-    command: [sh, -c, "mkdir /v/shm /v/mqueue /w/pts /v/real /v/proc /v/dev /v/sys; cp -a /bin /v; ln -s /mnt /v/pts;
+    volumeMounts: [{name: v, mountPath: /v}, {name: w, mountPath: /w}, {name: u, mountPath: /u}]
+    command: [sh, -c, "mkdir /v/shm /v/mqueue /w/shm /w/mqueue /w/pts /v/real /v/proc /v/dev /v/sys; cp -a /bin /v; ln -s /mnt /v/pts;
       ln -s /mnt/0 /w/pts/0; ln -s /proc/sys/fs/lease-break-time /w/pts/e; ln -s /mnt/ptmx /w/ptmx; ln -s /real /v/p2;
-      ln -s /p2/self /v/real/self; ln -s /p2/thread-self /v/real/thread-self; ln -s /dev /w/dev; mknod /w/null c 1 3"]
+      ln -s /p2/self /v/real/self; ln -s /p2/thread-self /v/real/thread-self; ln -s /dev /v/q; ln -s /dev /u/dev; mknod /w/null c 1 3"]
   - name: keep
     image: podrun.example/box:1
     restartPolicy: Always
@@ -86,16 +86,14 @@ spec:
     tty: true
     stdin: true
     command: &write [sh, -c, "for f in /dev/console /p2/sys/fs/lease-break-time /proc/sys/fs/lease-break-time; do
-      n=$(timeout 1 cat /proc/sys/fs/lease-break-time || timeout 1 cat $f); [ -n \"$n\" ] && [ ! -c $f ] && echo $n >$f && echo written by $f;
+      n=$(timeout 1 cat /proc/sys/fs/lease-break-time || timeout 1 cat $f); [ -n \"$n\" ] && [ -f $f ] && echo $n >$f && echo written by $f;
       done; sleep 1d"]
     volumeMounts: [{name: v, mountPath: /dev}, {name: v, mountPath: /q}, {name: w, mountPath: /q/q}]
   - {name: root, image: podrun.example/box:1, command: *write, volumeMounts: [{name: v, mountPath: /}]}
   - name: link
     image: podrun.example/box:1
-    tty: true
-    stdin: true
     command: *write
-    volumeMounts: [{name: w, mountPath: /w}, {name: w, mountPath: /w/dev}]
+    volumeMounts: [{name: u, mountPath: /u}, {name: u, mountPath: /u/dev}]
 `
 
 // TestRuntimeIsNotLedAstray: containers with which a volume's content leads runc to the machine's parameters do not start.
@@ -120,7 +118,7 @@ func TestRuntimeIsNotLedAstray(t *testing.T) {
 		text := asJSON(c)
 		want := "a volume is mounted at"
 		if c.Name == "link" {
-			want = "runtime"
+			want = "led the runtime astray"
 		}
 		if !strings.Contains(text, want) {
 			t.Errorf("%s does not say %q: %s", c.Name, want, text)

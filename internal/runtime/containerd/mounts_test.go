@@ -64,19 +64,22 @@ func TestMountsOfAContainer(t *testing.T) {
 		"privileged": {fill: func(t *testing.T, dir string) {
 			must(t, unix.Mknod(filepath.Join(dir, "null"), unix.S_IFCHR|0o666, 1<<8|3))
 		}, at: []string{"/dev"}, privileged: true},
-		"privileged terminal": {at: []string{"/dev/null2"}, privileged: true, tty: true},
-		"the root":            {at: []string{"/"}, refused: place},
-		"dev":                 {at: []string{"/w", "/dev/"}, refused: place},
-		"dev/pts":             {at: []string{"/dev/../dev//pts"}, tty: true, refused: place},
-		"proc":                {at: []string{"/proc"}, refused: place},
-		"sys":                 {at: []string{"/sys"}, refused: place},
-		"a link to dev":       {fill: link("/dev", "x"), at: []string{"/v", "/v/x"}, refused: astray},
-		"a link to dev, tty":  {fill: link("/dev", "x"), at: []string{"/v", "/v/x"}, tty: true, refused: "runtime"},
-		"a link to dev/pts":   {fill: link("/dev", "x"), at: []string{"/v", "/v/x/pts"}, refused: astray},
-		"a link to the root":  {fill: link("/", "x"), at: []string{"/v", "/v/x"}, refused: "runtime"},
-		"a link to sys":       {fill: link("/sys", "x"), at: []string{"/v", "/v/x"}, refused: astray},
-		"a link below sys":    {fill: link("/sys/kernel", "x"), at: []string{"/v", "/v/x"}, refused: astray},
-		"a link in an image":  {at: []string{"/dev/fd/../../../dev/x", "/bin/../dev/y"}},
+		"privileged terminal": {fill: func(t *testing.T, dir string) {
+			link("pts/ptmx", "ptmx")(t, dir)
+			must(t, unix.Mknod(filepath.Join(dir, "null"), unix.S_IFCHR|0o666, 1<<8|3))
+		}, at: []string{"/dev"}, privileged: true, tty: true},
+		"the root":           {at: []string{"/"}, refused: place},
+		"dev":                {at: []string{"/w", "/dev/"}, refused: place},
+		"dev/pts":            {at: []string{"/dev/../dev//pts"}, tty: true, refused: place},
+		"proc":               {at: []string{"/proc"}, refused: place},
+		"sys":                {at: []string{"/sys"}, refused: place},
+		"a link to dev":      {fill: link("/dev", "x"), at: []string{"/v", "/v/x"}, refused: astray},
+		"a link to dev, tty": {fill: link("/dev", "x"), at: []string{"/v", "/v/x"}, tty: true, refused: "runtime"},
+		"a link to dev/pts":  {fill: link("/dev", "x"), at: []string{"/v", "/v/x/pts"}, refused: astray},
+		"a link to the root": {fill: link("/", "x"), at: []string{"/v", "/v/x"}, refused: "runtime"},
+		"a link to sys":      {fill: link("/sys", "x"), at: []string{"/v", "/v/x"}, refused: astray},
+		"a link below sys":   {fill: link("/sys/kernel", "x"), at: []string{"/v", "/v/x"}, refused: astray},
+		"a link in an image": {at: []string{"/dev/fd/../../../dev/x", "/bin/../dev/y"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -88,6 +91,9 @@ func TestMountsOfAContainer(t *testing.T) {
 				p.Name += strings.NewReplacer(" ", "-", "/", "-", ",", "").Replace(name)
 				p.Spec.Containers[0].TTY = c.tty
 				p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{Privileged: &c.privileged}
+				for _, at := range c.at {
+					p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, v1.VolumeMount{Name: "v", MountPath: at})
+				}
 				if c.change != nil {
 					c.change(p)
 				}
@@ -118,7 +124,7 @@ func TestMountsOfAContainer(t *testing.T) {
 
 // TestMountsRaced: a volume's name leads to /dev at one moment and not at the next, while runc mounts.
 func TestMountsRaced(t *testing.T) {
-	r := newRig(t, daemontest.Embedded(t), "sleep 1000", func(p *v1.Pod) { p.Spec.Containers[0].TTY = true })
+	r := newRig(t, daemontest.Embedded(t), "sleep 1000")
 	dir := t.TempDir()
 	x, y := filepath.Join(dir, "x"), filepath.Join(dir, "y")
 	must(t, os.Mkdir(x, 0o755))
@@ -157,7 +163,7 @@ func TestMountsRaced(t *testing.T) {
 		mounts, err := mountinfo.GetMountsFromReader(&out, nil)
 		must(t, err)
 		for _, m := range mounts {
-			if strings.HasPrefix(m.Mountpoint, "/dev") && strings.HasPrefix(m.Root, "/tmp") {
+			if strings.HasPrefix(m.Mountpoint, "/dev") && strings.Contains(m.Root, t.Name()) {
 				t.Errorf("%s is at %s", m.Root, m.Mountpoint)
 			}
 		}
