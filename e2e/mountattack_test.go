@@ -61,3 +61,67 @@ func TestDownSaysWhatKeepsAPod(t *testing.T) {
 	must(t, unix.Unmount(at, 0))
 	n.ok("down", "--all", "--grace-period=0")
 }
+
+// leading is a pod whose containers have volumes where runc works by path, while what is in the volumes is exchanged.
+const leading = `apiVersion: v1
+kind: Pod
+metadata: {name: a, uid: u-leading}
+spec:
+  terminationGracePeriodSeconds: 0
+  volumes: [{name: v, emptyDir: {}}, {name: w, emptyDir: {}}, {name: u, emptyDir: {}}]
+  initContainers:
+  - name: fill
+    image: podrun.example/box:1
+    volumeMounts: [{name: v, mountPath: /v}, {name: w, mountPath: /w}, {name: u, mountPath: /u}]
+    command: [sh, -c, "mkdir /v/shm /v/mqueue /w/shm /w/mqueue /w/pts /v/real /v/proc /v/dev /v/sys; cp -a /bin /v; ln -s /mnt /v/pts;
+      ln -s /mnt/0 /w/pts/0; ln -s /proc/sys/fs/lease-break-time /w/pts/e; ln -s /mnt/ptmx /w/ptmx; ln -s /real /v/p2;
+      ln -s /p2/self /v/real/self; ln -s /p2/thread-self /v/real/thread-self; ln -s /dev /v/q; ln -s /dev /u/dev; mknod /w/null c 1 3"]
+  - name: keep
+    image: podrun.example/box:1
+    restartPolicy: Always
+    command: [sleep, 1d]
+  containers:
+  - name: dev
+    image: podrun.example/box:1
+    tty: true
+    stdin: true
+    command: &write [sh, -c, "for f in /dev/console /p2/sys/fs/lease-break-time /proc/sys/fs/lease-break-time; do
+      n=$(timeout 1 cat /proc/sys/fs/lease-break-time || timeout 1 cat $f); [ -n \"$n\" ] && [ -f $f ] && echo $n >$f && echo written by $f;
+      done; sleep 1d"]
+    volumeMounts: [{name: v, mountPath: /dev}, {name: v, mountPath: /q}, {name: w, mountPath: /q/q}]
+  - {name: root, image: podrun.example/box:1, command: *write, volumeMounts: [{name: v, mountPath: /}]}
+  - name: link
+    image: podrun.example/box:1
+    command: *write
+    volumeMounts: [{name: u, mountPath: /u}, {name: u, mountPath: /u/dev}]
+`
+
+// TestRuntimeIsNotLedAstray: containers with which a volume's content leads runc to the machine's parameters do not start.
+func TestRuntimeIsNotLedAstray(t *testing.T) {
+	n := newNode(t)
+	n.serve("--pod-security=baseline")
+	n.write("a.yaml", leading)
+	volumes := n.path("root", "pods", "u-leading", "volumes", "kubernetes.io~empty-dir")
+	exchange := func(a, b string) {
+		_ = unix.Renameat2(unix.AT_FDCWD, volumes+a, unix.AT_FDCWD, volumes+b, unix.RENAME_EXCHANGE)
+	}
+	last := time.Now().Add(15 * time.Second) // some starts of each
+	for time.Now().Before(last) {
+		exchange("/w/pts/0", "/w/pts/e")
+		exchange("/v/proc", "/v/p2")
+		time.Sleep(2 * time.Millisecond)
+	}
+	for _, c := range n.pod("a-n").Status.ContainerStatuses {
+		if c.Started != nil && *c.Started || c.State.Running != nil {
+			t.Errorf("%s runs: %v, %s", c.Name, c.State, n.run("logs", "a", "-c", c.Name).stdout)
+		}
+		text := asJSON(c)
+		want := "a volume is mounted at"
+		if c.Name == "link" {
+			want = "led the runtime astray"
+		}
+		if !strings.Contains(text, want) {
+			t.Errorf("%s does not say %q: %s", c.Name, want, text)
+		}
+	}
+}

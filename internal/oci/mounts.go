@@ -2,6 +2,7 @@ package oci
 
 import (
 	"cmp"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -45,6 +46,30 @@ func mounts(wanted []pod.Mount, shm string) []specs.Mount {
 		out[i] = at[destination]
 	}
 	return out
+}
+
+// runtimesPaths are the paths by which a runtime sets up a container: there it mounts, masks and
+// opens files as root, before the container is isolated. What is mounted there must not be under
+// the control of other containers meanwhile.
+func runtimesPaths() []string {
+	return []string{"/", "/proc", "/sys", "/dev", "/dev/pts", "/dev/ptmx", "/dev/console", "/dev/null"}
+}
+
+// verifyDestinations returns an error if a container that is not privileged has a volume at one of the
+// runtime's paths. The machine's own directory of the same path is accepted there: a container that
+// can rename files in it needs no such way.
+func verifyDestinations(in Input) error {
+	if isPrivileged(pod.Security(in.Pod, in.Container)) {
+		return nil
+	}
+	for _, m := range in.Mounts {
+		at := path.Join("/", m.ContainerPath)
+		if !m.Managed && m.HostPath != at && slices.Contains(runtimesPaths(), at) {
+			return fmt.Errorf("a volume is mounted at %s, which only the machine's own %s may be"+
+				" if the container is not privileged; mount it elsewhere", at, at)
+		}
+	}
+	return nil
 }
 
 func bind(m pod.Mount) specs.Mount {

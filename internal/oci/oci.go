@@ -77,6 +77,9 @@ func Build(in Input) (*specs.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := verifyDestinations(in); err != nil {
+		return nil, err
+	}
 	namespaces, err := namespaces(in)
 	if err != nil {
 		return nil, err

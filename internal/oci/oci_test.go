@@ -2,6 +2,7 @@ package oci
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"maps"
 	"os"
@@ -310,5 +311,33 @@ func TestManyVariablesOfAnImage(t *testing.T) {
 	}
 	if took := time.Since(begun); took > 10*time.Second {
 		t.Errorf("it took %s", took)
+	}
+}
+
+// TestRuntimesPaths: no volume is where the runtime works by path, unless the container has all rights anyway.
+func TestRuntimesPaths(t *testing.T) {
+	t.Parallel()
+	for at, refused := range map[string]bool{
+		"/": true, "//": true, "/dev": true, "dev/": true, "/x/../dev": true, "/dev/pts": true, "/dev/ptmx": true,
+		"/dev/console": true, "/dev/null": true, "/proc": true, "/sys": true,
+		"/dev/shm": false, "/dev/mqueue": false, "/dev/kvm": false, "/sys/fs/cgroup": false, "/proc/uptime": false,
+		"/etc": false, "/var/run": false, "/tmp": false,
+	} {
+		volume := pod.Mount{HostPath: "/v", ContainerPath: at}
+		host := pod.Mount{HostPath: filepath.Join("/", at), ContainerPath: at}
+		managed := pod.Mount{HostPath: "/v", ContainerPath: at, Managed: true}
+		build := func(m pod.Mount, privileged bool) error {
+			_, err := Build(input(func(in *Input) {
+				in.Mounts = []pod.Mount{m}
+				in.Container.SecurityContext = &v1.SecurityContext{Privileged: &privileged}
+			}))
+			return err
+		}
+		if err := build(volume, false); (err != nil) != refused {
+			t.Errorf("%s: %v", at, err)
+		}
+		if err := errors.Join(build(volume, true), build(host, false), build(managed, false)); err != nil {
+			t.Errorf("%s: %v", at, err)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
+	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -30,9 +31,10 @@ type launch struct {
 	image   *unpacked.Image
 	spec    []byte
 	handler handler
+	// public is what spec encodes.
+	public *specs.Spec
 	// privileged: nothing is masked for the process, or kept from it.
 	privileged bool
-	masked     []string
 	// secrets are the values that must not appear in an error or a log.
 	secrets []string
 	// withheld holds the arguments and environment that the process gets but containerd must not
@@ -265,7 +267,7 @@ func (st *ContainerStarter) runTask(ctx context.Context, l *launch) error {
 	if request.Stdin, err = st.o.Files.CreateStdin(l.Start); err != nil {
 		return err
 	}
-	if request.Stdin == "" && coversDev(l.Container) && l.handler.isRunc() {
+	if request.Stdin == "" && !l.Container.TTY && coversDev(l.Container) && l.handler.isRunc() {
 		request.Stdin = instance.EmptyStdin
 	}
 	for _, m := range rootfs {
@@ -284,7 +286,8 @@ func (st *ContainerStarter) runTask(ctx context.Context, l *launch) error {
 	st.o.Shims.CacheShim(l.forShim(), l.shim, int(created.Pid))
 	defer st.o.Records.CreateForExit(ctx, l.ID, l.Start)()
 	if l.handler.isRunc() && !l.privileged {
-		if err := verify(int(created.Pid), l.masked); err != nil {
+		others := l.handler.binary != "" || l.public.Hooks != nil
+		if err := verify(int(created.Pid), l.public, others); err != nil {
 			return err
 		}
 	}

@@ -47,7 +47,7 @@ func (st *ContainerStarter) buildSpec(l *launch, input oci.Input) error {
 		}
 	}
 	own := pod.Security(l.Pod, l.Container)
-	l.privileged, l.masked = own.Privileged != nil && *own.Privileged, spec.Linux.MaskedPaths
+	l.privileged, l.public = own.Privileged != nil && *own.Privileged, public
 	if l.spec, err = json.Marshal(public); err != nil {
 		return fmt.Errorf("encoding the spec of %s: %w", l.Container.Name, err)
 	}

@@ -7,15 +7,17 @@ import (
 	"path"
 	"strconv"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/sys"
 )
 
-// runc replaces a standard stream that is the machine's own /dev/null by the container's, and masks
-// files with the container's /dev/null. A volume may be mounted there, also by way of a symbolic
-// link, and then its content decides what runc does.
+// runc mounts, masks and opens by paths in the container: it replaces a standard stream that is the
+// machine's own /dev/null by the container's, masks files with that, and opens the terminal in
+// /dev/pts. A volume may be mounted there, also by way of a symbolic link, and then its content
+// decides what runc does.
 
 // errLedAstray reports that the content of a volume or an image has misled runc.
 var errLedAstray = errors.New("a mount has led the runtime astray")
@@ -32,12 +34,12 @@ func coversDev(c *v1.Container) bool {
 }
 
 // verify checks a container's process that was created and does not run its program yet: whether its
-// standard streams are its own, and whether the masked files are masked. A process that is gone is
-// no error here.
-func verify(pid int, masked []string) error {
+// standard streams are its own, and whether its mounts are those of its spec. A process that is gone
+// is no error here.
+func verify(pid int, spec *specs.Spec, others bool) error {
 	process := "/proc/" + strconv.Itoa(pid)
 	root, err := os.Open(process + "/root") // trusted: the directory that runc made the container's root
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+	if gone(err) {
 		return nil
 	}
 	if err != nil {
@@ -49,26 +51,18 @@ func verify(pid int, masked []string) error {
 			return err
 		}
 	}
-	for _, at := range masked {
-		st, there, err := inside(root, at)
-		if err != nil {
-			return err
-		}
-		// Directories are masked with an empty file system, without /dev/null.
-		if there && st.Mode&unix.S_IFMT != unix.S_IFDIR && !isNull(st) {
-			return fmt.Errorf("%w: %s is not masked, because %s is not a device in the container",
-				errLedAstray, at, os.DevNull)
-		}
-	}
-	return nil
+	return verifyMounts(process, spec, others)
 }
 
-// verifyStream returns an error if a standard stream is a /dev/null that is not the container's.
-// runc may have given it to the container's user.
+// verifyStream returns an error if a standard stream is neither one of the shim's nor a terminal, or
+// is a /dev/null that is not the container's. runc may have given that to the container's user.
 func verifyStream(root *os.File, stream string) error {
 	var st unix.Stat_t
-	if err := unix.Stat(stream, &st); err != nil || !isNull(st) { // trusted: a descriptor, whatever its name
+	if err := unix.Stat(stream, &st); err != nil { // trusted: a descriptor, whatever its name
 		return nil
+	}
+	if !isNull(st) {
+		return verifyKind(stream, st)
 	}
 	// In a user namespace the container's is the machine's, which nobody there owns.
 	own, there, err := inside(root, os.DevNull)
@@ -81,6 +75,23 @@ func verifyStream(root *os.File, stream string) error {
 	}
 	return err
 }
+
+// verifyKind returns an error for a stream that is a file of some file system: runc opens the
+// terminal's other end, and what it takes for /dev/null, by their paths in the container.
+func verifyKind(stream string, st unix.Stat_t) error {
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFIFO, unix.S_IFSOCK:
+		return nil
+	case unix.S_IFCHR:
+		if major := unix.Major(st.Rdev); firstTerminal <= major && major <= lastTerminal {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: its standard stream %s is neither a pipe nor a terminal", errLedAstray, path.Base(stream))
+}
+
+// The devices with these major numbers are the ends of pseudo-terminals that programs use.
+const firstTerminal, lastTerminal = 136, 143
 
 func isNull(st unix.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
