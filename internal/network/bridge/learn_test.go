@@ -151,9 +151,14 @@ func TestFramesMoveNoAddress(t *testing.T) {
 	nettest.In(t, host, func() error { return removeTables(rec.Bridge) })
 	check("without the fence")
 	unpin(t, host, br)
-	attack()
-	if arrives(t, c, b, toB()) || !arrives(t, c, a, toB()) || len(learned(t, host, rec.Bridge)) < many {
-		t.Error("if the kernel learns, nothing happens either, so that this shows nothing")
+	moved := func() bool {
+		attack()
+		return !arrives(t, c, b, toB()) && arrives(t, c, a, toB()) && len(learned(t, host, rec.Bridge)) >= many
+	}
+	for i := 1; !moved(); i++ { // what the kernel of b sends by itself moves the address back
+		if i == 20 {
+			t.Fatal("if the kernel learns, nothing happens either, so that this shows nothing")
+		}
 	}
 	nettest.In(t, host, br.Repair)
 	nettest.In(t, host, func() error { // what was learned would be forgotten after five minutes
