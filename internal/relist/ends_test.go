@@ -147,25 +147,30 @@ func TestPeriodGrows(t *testing.T) {
 	}
 }
 
-// TestLostEvent: an end of which no event tells is noticed as soon as the event is overdue.
-func TestLostEvent(t *testing.T) {
+// midway runs do on a machine with one container, in the middle between two full lists.
+func midway(t *testing.T, do func(m *machineWith)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := startMachine(t, pod.Container{ID: "a", State: pod.Running, PID: 7})
+		defer m.stop()
 		m.within(35 * time.Second)
+		do(m)
+	})
+}
+
+// TestLostEvent: an end of which no event tells is noticed as soon as the event is overdue.
+func TestLostEvent(t *testing.T) {
+	midway(t, func(m *machineWith) {
 		m.exit()
 		m.kernel.end(7)
 		if events, n := m.within(eventDelay + time.Millisecond); events != "died a" || n > 0 {
 			t.Errorf("%q and %d lists", events, n)
 		}
-		m.stop()
 	})
 }
 
 // TestEventInTime: an end of which an event tells in time causes nothing else.
 func TestEventInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := startMachine(t, pod.Container{ID: "a", State: pod.Running, PID: 7})
-		m.within(35 * time.Second)
+	midway(t, func(m *machineWith) {
 		m.kernel.end(7)
 		m.exit()
 		m.within(eventDelay / 2)
@@ -173,16 +178,13 @@ func TestEventInTime(t *testing.T) {
 		if events, n := m.within(20 * time.Second); events != "died a" || n > 0 {
 			t.Errorf("%q and %d lists", events, n)
 		}
-		m.stop()
 	})
 }
 
 // TestRuntimeDoesNotSeeTheEnd: a process that has ended, and that the runtime goes on to call
 // running, causes one full list soon and is not asked for over and over.
 func TestRuntimeDoesNotSeeTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := startMachine(t, pod.Container{ID: "a", State: pod.Running, PID: 7})
-		m.within(35 * time.Second)
+	midway(t, func(m *machineWith) {
 		m.kernel.end(7)
 		if events, n := m.within(2 * time.Second); events != "" || n != 1 {
 			t.Errorf("%q and %d lists, want one", events, n)
@@ -195,6 +197,5 @@ func TestRuntimeDoesNotSeeTheEnd(t *testing.T) {
 		if events, _ := m.within(time.Second); events != "died a" {
 			t.Errorf("%q", events)
 		}
-		m.stop()
 	})
 }
