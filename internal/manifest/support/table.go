@@ -272,6 +272,13 @@ var projection = map[string]rule{
 		"key into a Secret"),
 }
 
+// Why volumes of other machines are not mounted, and what to do instead.
+const (
+	mountIt    = "mount it on the machine, for a hostPath or as the directory of a claim"
+	noDriver   = "needs a driver that podrun does not have; " + mountIt
+	wasRemoved = "was removed from Kubernetes; " + mountIt
+)
+
 var volume = map[string]rule{
 	"name": yes(""), "emptyDir": yes(""), "hostPath": yes(""),
 	"secret": yes(""), "configMap": yes(""), "downwardAPI": yes(""), "projected": yes(""),
@@ -279,26 +286,26 @@ var volume = map[string]rule{
 	"persistentVolumeClaim": yes("a directory of that name that outlives the pod; " +
 		"see podrun get volumes"),
 	"image":                yes("read-only"),
-	"iscsi":                never("needs a driver that podrun does not have; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"fc":                   never("needs a driver that podrun does not have; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"gcePersistentDisk":    never("needs a driver that podrun does not have; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"awsElasticBlockStore": never("needs a driver that podrun does not have; mount it on the machine, for a hostPath or as the directory of a claim"),
+	"iscsi":                never(noDriver),
+	"fc":                   never(noDriver),
+	"gcePersistentDisk":    never(noDriver),
+	"awsElasticBlockStore": never(noDriver),
 	"gitRepo":              never("is switched off in Kubernetes too; clone into an emptyDir"),
-	"glusterfs":            never("was removed from Kubernetes; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"rbd":                  never("was removed from Kubernetes; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"flexVolume":           never("needs a driver that podrun does not have; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"cinder":               never("needs a driver that podrun does not have; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"cephfs":               never("was removed from Kubernetes; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"flocker":              never("was removed from Kubernetes; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"azureFile":            never("needs a driver that podrun does not have; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"vsphereVolume":        never("needs a driver that podrun does not have; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"quobyte":              never("was removed from Kubernetes; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"azureDisk":            never("needs a driver that podrun does not have; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"photonPersistentDisk": never("was removed from Kubernetes; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"portworxVolume":       never("needs a driver that podrun does not have; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"scaleIO":              never("was removed from Kubernetes; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"storageos":            never("was removed from Kubernetes; mount it on the machine, for a hostPath or as the directory of a claim"),
-	"csi":                  never("needs a CSI driver and an API server; mount it on the machine, for a hostPath or as the directory of a claim"),
+	"glusterfs":            never(wasRemoved),
+	"rbd":                  never(wasRemoved),
+	"flexVolume":           never(noDriver),
+	"cinder":               never(noDriver),
+	"cephfs":               never(wasRemoved),
+	"flocker":              never(wasRemoved),
+	"azureFile":            never(noDriver),
+	"vsphereVolume":        never(noDriver),
+	"quobyte":              never(wasRemoved),
+	"azureDisk":            never(noDriver),
+	"photonPersistentDisk": never(wasRemoved),
+	"portworxVolume":       never(noDriver),
+	"scaleIO":              never(wasRemoved),
+	"storageos":            never(wasRemoved),
+	"csi":                  never("needs a CSI driver and an API server; " + mountIt),
 	"ephemeral":            never("needs an API server; use emptyDir or a persistentVolumeClaim"),
 }
 
