@@ -8,13 +8,14 @@ ROUNDS   ?= 200
 FOR      ?= 1h
 KINDS    ?= embedded
 SEEDS    ?= 2000
+DEBIAN   ?= $(if $(CORE),13,12 13)
 
 export CGO_ENABLED ?= 0
 # The same flags everywhere, so that tests and binary share what is compiled.
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test race simulate simulate-check lint update verify e2e security security-check crash bench fuzz oracle soak sbom reproducible deb image
+.PHONY: help demo build test race simulate simulate-check lint update verify e2e security security-check vm crash bench fuzz oracle soak sbom reproducible deb image
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,7 +29,7 @@ build: ## build bin/podrun
 	go build -buildvcs=auto -ldflags "-s -w$$([ ! -f .git ] || git describe --always --dirty --abbrev=40 --exclude '*' | sed 's/^/ -X podrun.io\/podrun\/internal\/cli\/version.commit=/')" -o bin/podrun .
 
 test: ## run all tests; as root also those with real containers
-	@scripts/deps.sh runc busybox dbus-daemon
+	@scripts/deps.sh runc busybox dbus-daemon xmllint promtool
 	@# What is built once for all must not count as a test's time; where it cannot be had, the tests say so.
 	@[ "$$(id -u)" != 0 ] || for kind in stock debian; do scripts/containerd.sh $$kind >/dev/null || true; done
 	@# Real containers on a slow and busy machine take their time.
@@ -36,7 +37,7 @@ test: ## run all tests; as root also those with real containers
 
 # What runs whole containerds is left out: their code, not podrun's, would be what is slowed down.
 race: ## run the tests under the race detector
-	@scripts/deps.sh runc busybox gcc dbus-daemon
+	@scripts/deps.sh runc busybox gcc dbus-daemon xmllint
 	@# Each process would sleep for a second at its end; the command's tests start hundreds.
 	GORACE=atexit_sleep_ms=50 CGO_ENABLED=1 go test -p 4 -parallel 6 -race $$(go list ./... | grep -vE '/(hack/bench|e2e|embedded|testcontainerd|testimage|mkimage)$$|/runtime/containerd(/|$$)')
 
@@ -59,7 +60,7 @@ verify: update ## check that what is generated is up to date
 	@new=$$(git ls-files --others --exclude-standard); [ -z "$$new" ] || { echo "generated but not checked in:" $$new; exit 1; }
 
 e2e: build ## run podrun end to end on the embedded, a stock and Debian's containerd, and in a container (root)
-	@scripts/deps.sh runc busybox docker-registry prometheus dbus-daemon chromium
+	@scripts/deps.sh runc busybox docker-registry prometheus dbus-daemon chromium rsyslogd
 	@scripts/e2e.sh
 
 security: build ## run every attack that docs/security.md names, on real containers (root)
@@ -69,6 +70,10 @@ security: build ## run every attack that docs/security.md names, on real contain
 security-check: ## take the defence against each attack away and check that its test fails; ONLY="NAME…" for some (root)
 	@scripts/deps.sh runc busybox dbus-daemon
 	@scripts/security-check.sh $(ONLY)
+
+vm: deb ## test the package on whole machines in qemu, Debian 12 and 13 (root); RUN=TestName, DEBIAN=13, CORE=1 for CI's part
+	@scripts/deps.sh qemu-system-x86_64 mke2fs mmdebstrap busybox
+	@FLAGS="$(if $(CORE),-short) $(FLAGS)" scripts/vm.sh "$(DEBIAN)" "$(RUN)"
 
 crash: build ## run ROUNDS (200) random rounds of the crash matrix on each containerd in KINDS (root)
 	@scripts/deps.sh runc busybox

@@ -8,19 +8,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/flags"
 )
 
-// usage marks err as a usage error of command c.
+// usage marks err as a usage error of command c; nil stays nil.
 func usage(c *cobra.Command, err error) error { return cli.UsageError(c.CommandPath(), err) }
 
 // arguments turns the errors of check into usage errors.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		if err := check(c, args); err != nil {
-			return usage(c, err)
-		}
-		return nil
+		return usage(c, check(c, args))
 	}
+}
+
+// manifestFiles takes the arguments of a command as values of --manifests.
+func manifestFiles(c *cobra.Command, files []string) error {
+	return usage(c, flags.AddFiles(c.Flags(), files))
 }
 
 // unlimited is the maximum for argCount that allows any number of arguments.
@@ -36,11 +39,37 @@ func argCount(minArgs, maxArgs int) cobra.PositionalArgs {
 		case len(args) <= maxArgs:
 			return nil
 		case c.HasSubCommands():
-			return usage(c, fmt.Errorf("unknown command %q for %q", args[maxArgs], c.CommandPath()))
+			return unknownCommand(c, args[maxArgs])
 		case maxArgs == 0:
 			return usage(c, fmt.Errorf("unexpected argument %q: %s takes none", args[0], c.CommandPath()))
 		default:
 			return usage(c, fmt.Errorf("unexpected argument %q: %s", args[maxArgs], synopsis))
 		}
 	}
+}
+
+// unknownCommand returns the error that c has no command name, with what podrun has in its place.
+func unknownCommand(c *cobra.Command, name string) error {
+	err := fmt.Errorf("unknown command %q for %q%s", name, c.CommandPath(), similar(c, name))
+	if text := cli.InsteadOf(name); text != "" && !c.HasParent() {
+		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: text}
+	}
+	return usage(c, err)
+}
+
+// flagError returns the usage error of a command whose flags cannot be used, with the flag that was probably meant.
+func flagError(c *cobra.Command, err error) error {
+	if args := c.Flags().Args(); !c.HasParent() && len(args) > 0 {
+		return unknownCommand(c, args[0]) // whose flags are not podrun's
+	}
+	return usage(c, flags.ValueError(cli.FlagMeant(c.Flags(), err)))
+}
+
+// similar asks whether another command of c, written like name, was meant; "" if there is none.
+func similar(c *cobra.Command, name string) string {
+	c.SuggestionsMinimumDistance = 2
+	if all := c.SuggestionsFor(name); len(all) > 0 {
+		return "; did you mean " + strings.Join(all, " or ") + "?"
+	}
+	return ""
 }

@@ -2,24 +2,19 @@ package cmd
 
 import (
 	"context"
-	"fmt"
 	"io"
 
-	"github.com/moby/term"
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/stream"
 )
 
-type attachFlags struct {
-	namespace, container, detachKeys string
-	stdin, tty                       bool
-}
-
 func attachCommand(a *app) *cobra.Command {
-	var f attachFlags
+	var f flags.Container
+	var detachKeys string
 	c := &cobra.Command{
 		Use:   "attach POD [-c CONTAINER] [-it]",
 		Short: "Attach to a running container",
@@ -34,25 +29,25 @@ func attachCommand(a *app) *cobra.Command {
 		Example: "  podrun attach web\n  podrun attach -it console -c app\n  podrun attach -i load < data.sql",
 		Args:    argCount(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
-			keys, err := detachKeys(f.detachKeys)
+			keys, err := stream.ParseKeys(detachKeys)
 			if err != nil {
 				return usage(c, err)
 			}
-			p, err := a.pods().Named(f.namespace, args[0])
+			p, err := a.pods().Named(f.Namespace, args[0])
 			if err != nil {
 				return err
 			}
-			r, err := query.Container(a.ErrOut, p, f.container)
+			r, err := query.Container(a.ErrOut, p, f.Container)
 			if err != nil {
 				return err
 			}
-			if f.stdin {
+			if f.Stdin {
 				if err := cli.NeedRoot(c.CommandPath()); err != nil {
 					return err
 				}
 			}
 			return stream.Attach(c.Context(), stream.AttachOptions{
-				Streams: a.Streams, Dirs: a.Dirs(), Log: a.log, Pod: p, Role: r, Stdin: f.stdin, TTY: f.tty, Keys: keys,
+				Streams: a.Streams, Dirs: a.Dirs(), Log: a.log, Pod: p, Role: r, Stdin: f.Stdin, TTY: f.TTY, Keys: keys,
 				Connect: func(ctx context.Context) (stream.Attacher, io.Closer, error) {
 					conn, err := a.connect(ctx)
 					if err != nil {
@@ -64,25 +59,10 @@ func attachCommand(a *app) *cobra.Command {
 		},
 		ValidArgsFunction: a.completePods,
 	}
-	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pod")
-	c.Flags().StringVarP(&f.container, "container", "c", "",
-		"container name (default: the pod's default container, else its first)")
-	c.Flags().BoolVarP(&f.stdin, "stdin", "i", false, "pass standard input to the container")
-	c.Flags().BoolVarP(&f.tty, "tty", "t", false,
+	f.Add(c.Flags(), "pass standard input to the container",
 		"standard input is a terminal; detected without this flag if the container has tty: true")
-	c.Flags().StringVar(&f.detachKeys, "detach-keys", "ctrl-p,ctrl-q",
+	c.Flags().StringVar(&detachKeys, "detach-keys", "ctrl-p,ctrl-q",
 		"keys to detach from a container's terminal: characters, or ctrl- and a character; empty: none")
 	a.completeFlags(c)
 	return c
-}
-
-func detachKeys(text string) ([]byte, error) {
-	if text == "" {
-		return nil, nil
-	}
-	keys, err := term.ToBytes(text)
-	if err != nil {
-		return nil, fmt.Errorf("--detach-keys %q: %w", text, err)
-	}
-	return keys, nil
 }

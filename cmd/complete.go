@@ -1,21 +1,33 @@
 package cmd
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/agent/connection"
+	"podrun.io/podrun/internal/cli/images"
 	"podrun.io/podrun/internal/cli/query"
+	"podrun.io/podrun/internal/volume"
 )
 
-// completionPods returns the pods that an incomplete command line can refer to. cobra does not run
-// PersistentPreRunE for the command that is being completed, so completionPods calls prepare
-// itself. It returns nil if the pods cannot be read.
-func (a *app) completionPods(c *cobra.Command) []*v1.Pod {
-	if a.prepare(c, nil) != nil {
-		return nil
+// completes returns the completion of arguments or a flag by the values that list returns, which never are files.
+// cobra does not run PersistentPreRunE for the command that is being completed, so completes calls prepare itself.
+func (a *app) completes(list func(c *cobra.Command, args []string, text string) []string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
+		if a.prepare(c, nil) != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return list(c, args, text), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// completionPods returns the pods that an incomplete command line can refer to. It returns nil if the pods cannot be
+// read.
+func (a *app) completionPods(c *cobra.Command) []*v1.Pod {
 	pods, err := a.pods().Pods()
 	if err != nil {
 		return nil
@@ -31,72 +43,112 @@ func (a *app) completionPods(c *cobra.Command) []*v1.Pod {
 }
 
 // completePods completes the argument of a command that takes one pod.
-func (a *app) completePods(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completePods(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return query.Completions(a.completionPods(c), nil), cobra.ShellCompDirectiveNoFileComp
+	return a.completeManyPods(c, nil, text)
 }
 
 // completeManyPods completes the arguments of a command that takes any number of pods.
-func (a *app) completeManyPods(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return query.Completions(a.completionPods(c), args), cobra.ShellCompDirectiveNoFileComp
+func (a *app) completeManyPods(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
+	return a.completes(func(c *cobra.Command, args []string, _ string) []string {
+		return query.Completions(a.completionPods(c), args)
+	})(c, args, text)
+}
+
+// completePodAndContainer completes the arguments of a command that takes a pod and one of its containers.
+func (a *app) completePodAndContainer() cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 1 {
+			return a.completes(a.containers)(c, args, text)
+		}
+		return a.completePods(c, args, text)
+	}
+}
+
+// completePodAndPorts completes the arguments of a command that takes a pod and ports of it.
+func (a *app) completePodAndPorts(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return a.completePods(c, args, text)
+	}
+	return a.completes(func(c *cobra.Command, args []string, text string) []string {
+		return query.PortCompletions(query.ByName(a.completionPods(c), args[0]), text)
+	})(c, args, text)
 }
 
 // completeResources completes a resource type and, after pods, the names of pods. kinds are the
 // resource types of the command.
 func (a *app) completeResources(kinds ...string) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return func(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
 		switch {
 		case len(args) == 0:
 			return kinds, cobra.ShellCompDirectiveNoFileComp
 		case query.IsPods(args[0]) && slices.Contains(kinds, "pods"):
-			return a.completeManyPods(c, args[1:], "")
+			return a.completeManyPods(c, args[1:], text)
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// completeContainers completes --container with the containers of the pod on the command line, or
-// of all pods if there is none yet.
-func (a *app) completeContainers(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+// containers returns the containers of the pod on the command line, or of all pods if there is none yet.
+func (a *app) containers(c *cobra.Command, args []string, _ string) []string {
 	pods := a.completionPods(c)
 	if len(args) > 0 {
 		pods = query.ByName(pods, args[0])
 	}
-	return query.ContainerNames(pods), cobra.ShellCompDirectiveNoFileComp
+	return query.ContainerNames(pods)
 }
 
-// completeNamespaces completes --namespace with the namespaces of all pods.
-func (a *app) completeNamespaces(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if a.prepare(c, nil) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// volumes returns the volumes of persistentVolumeClaims in the namespace of the command line that args lack.
+func (a *app) volumes(c *cobra.Command, args []string, _ string) []string {
+	claims, _ := volume.Claims(a.Dirs())
+	var names []string
+	for _, claim := range claims {
+		if claim.Namespace == c.Flag("namespace").Value.String() && !slices.Contains(args, claim.Name) {
+			names = append(names, claim.Name)
+		}
 	}
-	pods, err := a.pods().Pods()
+	return names
+}
+
+// completionTimeout is how long a completion asks containerd.
+const completionTimeout = 3 * time.Second
+
+// images returns the images that args lack. It starts no containerd.
+func (a *app) images(c *cobra.Command, args []string, _ string) []string {
+	ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+	defer cancel()
+	o := a.connection()
+	o.Running = true
+	conn, err := connection.Open(ctx, o)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil
 	}
-	return query.Namespaces(pods), cobra.ShellCompDirectiveNoFileComp
+	defer conn.Close()
+	return images.Names(ctx, conn.Driver, args)
 }
 
 // completeFlags registers completions for those flags of a command that take pods, namespaces,
 // containers or fixed values.
 func (a *app) completeFlags(c *cobra.Command) {
+	fixed := func(values ...string) cobra.CompletionFunc {
+		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	}
 	completions := map[string]cobra.CompletionFunc{
-		"namespace": a.completeNamespaces, "container": a.completeContainers,
+		"namespace": a.completes(func(*cobra.Command, []string, string) []string {
+			pods, _ := a.pods().Pods()
+			return query.Namespaces(pods)
+		}),
+		"container": a.completes(a.containers),
 		"output": cobra.FixedCompletions(
-			[]string{"wide", "json", "yaml", "name", "jsonpath=", "custom-columns=", "go-template="},
+			[]string{"wide", "json", "yaml", "name", "manifest", "jsonpath=", "custom-columns=", "go-template="},
 			cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp,
 		),
-		"types": cobra.FixedCompletions(
-			[]string{v1.EventTypeNormal, v1.EventTypeWarning},
-			cobra.ShellCompDirectiveNoFileComp,
-		),
-		"sort-by": cobra.FixedCompletions([]string{"cpu", "memory"}, cobra.ShellCompDirectiveNoFileComp),
-		"for": cobra.FixedCompletions(
-			[]string{"condition=Ready", "phase=Succeeded", "phase=Failed", "phase=Running", "delete"},
-			cobra.ShellCompDirectiveNoFileComp,
-		),
+		"types": fixed(v1.EventTypeNormal, v1.EventTypeWarning),
+		"sort-by": fixed(".metadata.name", ".metadata.creationTimestamp", ".status.startTime",
+			".status.containerStatuses[0].restartCount"),
+		"for": fixed("condition=Ready", "phase=Succeeded", "phase=Failed", "phase=Running", "create", "delete"),
 	}
 	for name, complete := range completions {
 		if c.Flags().Lookup(name) != nil {

@@ -6,31 +6,39 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/cli/describe"
+	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/query"
 )
 
 func describeCommand(a *app) *cobra.Command {
-	var namespace string
+	var f flags.Pods
 	c := &cobra.Command{
-		Use:   "describe pod NAME...",
+		Use:   "describe pod NAME... | describe deployment/NAME | describe -f FILE",
 		Short: "Show details of a pod",
 		Long: "describe shows the path of a pod's manifest and the errors in it, the current and the last state\n" +
-			"of each container, the pod's conditions, the last log lines of containers that are not well, and\n" +
-			"the events of the pod. It also works while serve is down.",
-		Example: "  podrun describe pod web",
-		Args:    argCount(1, unlimited),
+			"of each container, its ports, resources, environment without the values of Secrets, mounts, and\n" +
+			"probes with their last results, the pod's conditions and volumes, the last log lines of containers\n" +
+			"that are not well, and the events of the pod. It also works while serve is down.",
+		Example: "  podrun describe pod web\n  podrun describe pods -l app=web",
 		RunE: func(c *cobra.Command, args []string) error {
-			names, err := query.PodNames(args)
-			if err == nil && len(names) == 0 {
-				err = fmt.Errorf("name a pod")
+			if len(args) == 0 && len(f.Files) == 0 {
+				return argCount(1, unlimited)(c, args)
 			}
+			names, err := query.PodNames(args)
 			if err != nil {
 				return usage(c, err)
 			}
-			pods, err := a.pods().Select(query.Selection{Namespace: namespace}, names)
+			selection, err := a.selection(c, f, names)
+			if err != nil {
+				return err
+			}
+			pods, err := a.pods().Select(selection, names)
 			a.lister().WarnOfAge(pods)
 			if err != nil {
 				a.lister().WarnOfManifests() // a manifest error may be the reason why a pod does not exist
+			}
+			if err == nil && len(pods) == 0 {
+				a.lister().SayNone(selection)
 			}
 			printer := &describe.Printer{Out: a.Out, Dirs: a.Dirs(), Log: a.log}
 			for i, p := range pods {
@@ -44,7 +52,8 @@ func describeCommand(a *app) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pods")
+	f.Add(c.Flags())
+	f.AddFiles(c.Flags())
 	c.ValidArgsFunction = a.completeResources("pods")
 	a.completeFlags(c)
 	return c

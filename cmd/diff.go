@@ -18,12 +18,13 @@ func diffCommand(a *app) *cobra.Command {
 	var s flags.Sources
 	var output string
 	c := &cobra.Command{
-		Use:   "diff",
+		Use:   "diff [FILE|DIR|-...]",
 		Short: "Show what serve would change",
 		Long: "diff reads the manifests as serve would and prints for each pod whether serve would create,\n" +
-			"replace, update, keep or remove it. serve need not be running. diff changes nothing. For a pod\n" +
-			"that would be replaced or updated, it names fields that differ.\n" +
-			"--manifests - is standard input.\n\n" +
+			"replace, update, keep or remove it, and the fields that differ, with their old and new values. diff\n" +
+			"changes nothing. What its flags do not say, the name of the node or the manifests for example, is as\n" +
+			"the serve that runs has it, or the last one if none does.\n" +
+			"FILE is the same as --manifests FILE; --manifests - is standard input.\n\n" +
 			"An update leaves the pod's containers running: of labels, annotations, the deadline, and CPU and\n" +
 			"memory, as soon as the machine has them, or of the files of volumes with an edited ConfigMap or\n" +
 			"Secret. If the resizePolicy of a container requires that it restarts, diff says so. Environment\n" +
@@ -32,14 +33,17 @@ func diffCommand(a *app) *cobra.Command {
 			"Exit code: 0 serve would change nothing; 1 serve would create, replace, update or remove pods;\n" +
 			"2 a source cannot be read or used.",
 		Example: "  # show what a new set of manifests would change on this machine\n" +
-			"  podrun diff --manifests new/\n\n" +
+			"  podrun diff new/\n\n" +
 			"  podrun diff --manifest-url https://pods.example/node1.yaml -o json",
-		Args: argCount(0, 0),
+		Args: manifestFiles,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return usage(c, fmt.Errorf("-o %q: must be text or json", output))
 			}
 			o := a.agentOptions()
+			if unlike := flags.AdoptServe(c.Flags(), o.Dirs); unlike != nil {
+				cli.Warnf(a.ErrOut, "this may differ from what serve does: %v", unlike)
+			}
 			if err := s.Options(c.Flags(), &o); err != nil {
 				return usage(c, err)
 			}

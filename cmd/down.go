@@ -53,7 +53,7 @@ func downCommand(a *app) *cobra.Command {
 					if all {
 						return pods, nil
 					}
-					return query.FindAll(query.InNamespace(pods, namespace), names)
+					return query.FindAll(pods, namespace, names)
 				},
 				Waiting: func(key pod.Key, what string) {
 					fmt.Fprintf(a.ErrOut, "pod %s: waiting for %s\n", key, cli.Plain(what))

@@ -16,9 +16,10 @@ import (
 // images rm --force.
 var ofACall = []string{
 	"address", "all", "all-containers", "all-namespaces", "cleanup-timeout", "container", "detach-keys",
-	"follow", "for", "force", "grace-period", "idle-grace", "interval", "logs", "namespace", "no-headers",
-	"no-sync", "output", "prefix", "previous", "report", "rm", "selector", "since", "since-time", "sort-by",
-	"stdin", "stop-pods", "tail", "timeout", "timestamps", "tty", "types", "watch",
+	"exit-code-from", "filename", "follow", "for", "force", "grace-period", "idle-grace", "interval", "log-groups",
+	"logs", "namespace", "no-headers", "no-sync", "output", "prefix", "previous", "pull-timeout", "report",
+	"rm", "selector", "service-stable", "show-labels", "since", "since-time", "sort-by", "stdin", "stop-pods", "tail",
+	"timeout", "timestamps", "tty", "types", "watch",
 }
 
 // TestEnvironmentOfFlags: every other flag of every command honours its environment variable.

@@ -7,17 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/stream"
 )
 
-type execFlags struct {
-	namespace, container string
-	stdin, tty           bool
-}
-
 func execCommand(a *app) *cobra.Command {
-	var f execFlags
+	var f flags.Container
 	c := &cobra.Command{
 		Use:   "exec POD [-c CONTAINER] [-it] -- COMMAND [ARG...]",
 		Short: "Run a command in a container",
@@ -27,8 +23,11 @@ func execCommand(a *app) *cobra.Command {
 			"  podrun exec -i db -- psql < dump.sql",
 		RunE: func(c *cobra.Command, args []string) error {
 			switch dash := c.ArgsLenAtDash(); {
-			case dash < 0:
+			case dash < 0 && len(args) < 2:
 				return usage(c, errors.New("give the command after --"))
+			case dash < 0: // kubectl's former form
+				cli.Warnf(a.ErrOut, "podrun exec POD COMMAND is deprecated: use %s", f.Exec(args))
+				return runExec(a, c, f, args[0], args[1:])
 			case dash != 1:
 				return usage(c, fmt.Errorf("give one pod before --, not %d", dash))
 			case len(args) == dash:
@@ -37,25 +36,21 @@ func execCommand(a *app) *cobra.Command {
 			return runExec(a, c, f, args[0], args[1:])
 		},
 	}
-	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pod")
-	c.Flags().StringVarP(&f.container, "container", "c", "",
-		"container name (default: the pod's default container, else its first)")
-	c.Flags().BoolVarP(&f.stdin, "stdin", "i", false, "pass standard input to the command")
-	c.Flags().BoolVarP(&f.tty, "tty", "t", false, "allocate a terminal for the command")
+	f.Add(c.Flags(), "pass standard input to the command", "allocate a terminal for the command")
 	c.ValidArgsFunction = a.completePods
 	a.completeFlags(c)
 	return c
 }
 
-func runExec(a *app, c *cobra.Command, f execFlags, name string, command []string) error {
+func runExec(a *app, c *cobra.Command, f flags.Container, name string, command []string) error {
 	if err := cli.NeedRoot(c.CommandPath()); err != nil {
 		return err
 	}
-	p, err := a.pods().Named(f.namespace, name)
+	p, err := a.pods().Named(f.Namespace, name)
 	if err != nil {
 		return err
 	}
-	r, err := query.Container(a.ErrOut, p, f.container)
+	r, err := query.Container(a.ErrOut, p, f.Container)
 	if err != nil {
 		return err
 	}
@@ -68,6 +63,6 @@ func runExec(a *app, c *cobra.Command, f execFlags, name string, command []strin
 	}
 	defer conn.Close()
 	return stream.Exec(c.Context(), conn.Driver, p, r, stream.Command{
-		Streams: a.Streams, ID: r.InstanceID(), Args: command, Stdin: f.stdin, TTY: f.tty,
+		Streams: a.Streams, ID: r.InstanceID(), Args: command, Stdin: f.Stdin, TTY: f.TTY,
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"podrun.io/podrun/internal/cli/agenterror"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/images"
+	"podrun.io/podrun/internal/cli/printers"
 )
 
 func imagesCommand(a *app) *cobra.Command {
@@ -20,21 +21,21 @@ func imagesCommand(a *app) *cobra.Command {
 		Long:  "images lists the images in podrun's containerd namespace.",
 		Example: "  podrun images\n  podrun images pull docker.io/library/nginx:1.29\n" +
 			"  podrun images load web.tar\n  podrun images prune",
-		Args: argCount(0, 0),
-		RunE: withImages(a, func(ctx context.Context, s images.Store, _ []string) error {
-			return images.List(ctx, a.Out, s)
-		}),
 	}
+	listsImages(a, c)
 	load := &cobra.Command{
-		Use:     "load FILE...",
-		Short:   "Load images from archives",
-		Long:    "load loads images from OCI or Docker archives, compressed or not. The file - is standard input.",
+		Use:   "load FILE...",
+		Short: "Load images from archives",
+		Long: "load loads images from OCI or Docker archives, compressed or not. The file - is standard input.\n" +
+			"Pods that wait for one of the images start at once.",
 		Example: "  podrun images load web.tar\n  docker save web:1 | podrun images load -",
 		Args:    argCount(1, unlimited),
 		RunE: withImages(a, func(ctx context.Context, s images.Store, files []string) error {
 			var all error
 			for _, file := range files {
-				all = errors.Join(all, images.Load(ctx, a.Streams, s, file))
+				names, err := images.Load(ctx, a.Streams, s, file)
+				a.wakeForImages(names)
+				all = errors.Join(all, err)
 			}
 			return all
 		}),
@@ -55,15 +56,31 @@ func imagesCommand(a *app) *cobra.Command {
 }
 
 func listImagesCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:     "list",
+		Aliases: []string{"ls"},
 		Short:   "List images",
-		Example: "  podrun images list",
-		Args:    argCount(0, 0),
-		RunE: withImages(a, func(ctx context.Context, s images.Store, _ []string) error {
-			return images.List(ctx, a.Out, s)
-		}),
+		Example: "  podrun images list\n  podrun images list -o json",
 	}
+	listsImages(a, c)
+	return c
+}
+
+// listsImages makes a command list the images.
+func listsImages(a *app, c *cobra.Command) {
+	var output string
+	c.Args = argCount(0, 0)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		format, err := printers.ParseFormat(output)
+		if err != nil {
+			return usage(c, err)
+		}
+		return withImages(a, func(ctx context.Context, s images.Store, _ []string) error {
+			return images.List(ctx, a.Out, s, format)
+		})(c, args)
+	}
+	c.Flags().StringVarP(&output, "output", "o", "", "output format: "+printers.Formats)
+	a.completeFlags(c)
 }
 
 func pullCommand(a *app) *cobra.Command {
@@ -72,7 +89,7 @@ func pullCommand(a *app) *cobra.Command {
 		Use:   "pull IMAGE...",
 		Short: "Pull images from their registries",
 		Long: "pull fetches images, whether or not they are present, and prints each with its digest. It does not\n" +
-			"fetch again what an interrupted pull has fetched.",
+			"fetch again what an interrupted pull has fetched. Pods that wait for one of the images start at once.",
 		Example: "  podrun images pull docker.io/library/nginx:1.29",
 		Args:    argCount(1, unlimited),
 		RunE: func(c *cobra.Command, refs []string) error {
@@ -88,10 +105,13 @@ func pullCommand(a *app) *cobra.Command {
 				return agenterror.Unreachable(c.Context(), err)
 			}
 			defer conn.Close()
-			return images.Pull(c.Context(), a.Streams, conn.Driver, refs)
+			err = images.Pull(c.Context(), a.Streams, conn.Driver, refs)
+			a.wakeForImages(refs)
+			return err
 		},
 	}
 	registry.Add(c.Flags())
+	c.ValidArgsFunction = a.completes(a.images)
 	return c
 }
 
@@ -109,6 +129,7 @@ func saveCommand(a *app) *cobra.Command {
 		}),
 	}
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write (default: standard output)")
+	c.ValidArgsFunction = a.completes(a.images)
 	return c
 }
 
@@ -124,6 +145,7 @@ func removeImagesCommand(a *app) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVar(&force, "force", false, "remove images even if containers use them; running containers continue")
+	c.ValidArgsFunction = a.completes(a.images)
 	return c
 }
 

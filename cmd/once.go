@@ -2,12 +2,13 @@ package cmd
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/result"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/once"
@@ -22,19 +23,25 @@ type onceFlags struct {
 	// cleanupTimeout is how long the clean-up may delay the exit, not counting the grace periods of
 	// pods.
 	cleanupTimeout time.Duration
+	stable         time.Duration
+	pullTimeout    time.Duration
 	logs           string
+	logGroups      string
+	exitCodeFrom   string
+	groups         *report.Groups
 	remove         bool
 }
 
 func onceCommand(a *app) *cobra.Command {
 	f := &onceFlags{report: report.File{Began: time.Now()}}
 	c := &cobra.Command{
-		Use:         "once",
+		Use:         "once [FILE|DIR|-...]",
 		Annotations: map[string]string{annotationQuiet: "yes"},
 		Short:       "Run the pods of all manifests once and exit with their result",
 		Long: "once runs the pods, waits until each is done and exits. A pod with restartPolicy Never or\n" +
-			"OnFailure is done when it has succeeded or failed. A pod with restartPolicy Always is done when it\n" +
-			"is ready; once leaves it running unless --rm is set.\n\n" +
+			"OnFailure is done when it has succeeded or failed. A pod with restartPolicy Always, a service, is\n" +
+			"done when it has been ready for --service-stable without a restart; once leaves it running unless\n" +
+			"--rm is set. A service that waits in crash back-off when all jobs have ended has failed.\n\n" +
 			"A pod has one owner process at a time. If serve or another once owns one of the pods, once names\n" +
 			"that process and exits before it starts anything. once takes over running pods that no process\n" +
 			"owns, and runs completed pods again. Pods that once leaves running stay until serve takes them\n" +
@@ -53,20 +60,30 @@ func onceCommand(a *app) *cobra.Command {
 			"A pod with the annotation podrun.io/after starts when the pods that the annotation names have\n" +
 			"succeeded or, with restartPolicy Always, are ready. If one of them fails, the pod is not started.",
 		Example: "  # run a job from standard input and print its whole log\n" +
-			"  podrun once --manifests - --logs all <job.yaml\n\n" +
+			"  podrun once - --logs all <job.yaml\n\n" +
 			"  # in CI: run for at most ten minutes, write a JUnit report and leave nothing behind\n" +
-			"  podrun once --manifests ci/ --timeout 10m --report result.xml --rm",
-		Args: argCount(0, 0),
+			"  podrun once ci/ --timeout 10m --report result.xml --rm",
+		Args: manifestFiles,
 		RunE: func(c *cobra.Command, _ []string) error { return runOnce(a, c, f) },
 	}
 	f.run.Add(c.Flags())
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "maximum time to wait for the results (default: no limit)")
-	c.Flags().DurationVar(&f.cleanupTimeout, "cleanup-timeout", agent.DefaultCleanupTimeout,
+	c.Flags().DurationVar(&f.cleanupTimeout, "cleanup-timeout", result.DefaultCleanupTimeout,
 		"maximum time that the clean-up may delay the exit, not counting grace periods")
+	c.Flags().DurationVar(&f.stable, "service-stable", result.DefaultStable,
+		"time for which a service must stay ready, without a restart")
+	c.Flags().DurationVar(&f.pullTimeout, "pull-timeout", result.DefaultPullTimeout,
+		"maximum time for which pulls of an image may fail or make no progress")
 	c.Flags().StringVar(&f.report.Path, "report", "",
 		"file for a report in JUnit XML format, written however once ends")
-	c.Flags().StringVar(&f.logs, "logs", "failed",
-		"logs to print at the end: all, failed (of containers that failed or were not done) or none")
+	c.Flags().StringVar(&f.logs, "logs", "",
+		"logs to print: at the end all, failed (of containers that failed or were not done) or none, or stream\n"+
+			"each line at once (default: stream on a terminal or if CI is set, else failed)")
+	c.Flags().StringVar(&f.logGroups, "log-groups", "",
+		"fold the logs of containers in the log of a CI service: github, gitlab or none (default: by GITHUB_ACTIONS\n"+
+			"and GITLAB_CI)")
+	c.Flags().StringVar(&f.exitCodeFrom, "exit-code-from", "",
+		"POD or POD/CONTAINER whose exit code is that of once if it fails")
 	c.Flags().BoolVar(&f.remove, "rm", false, "stop and remove all pods when done")
 	a.reportFailure = func(err error) {
 		if err := f.report.Failure(err); err != nil {
@@ -79,12 +96,20 @@ func onceCommand(a *app) *cobra.Command {
 // check returns an error for values that cannot be used, before anything runs.
 func (f *onceFlags) check() error {
 	switch {
-	case !slices.Contains([]string{"all", "failed", "none"}, f.logs):
-		return fmt.Errorf("--logs %q: must be all, failed or none", f.logs)
+	case !slices.Contains([]string{"all", "failed", "none", "stream"}, f.logs):
+		return fmt.Errorf("--logs %q: must be all, failed, none or stream", f.logs)
 	case f.timeout < 0:
 		return fmt.Errorf("--timeout %s: must not be negative", f.timeout)
+	case f.stable < 0:
+		return fmt.Errorf("--service-stable %s: must not be negative", f.stable)
+	case f.pullTimeout <= 0:
+		return fmt.Errorf("--pull-timeout %s: must be more than 0", f.pullTimeout)
 	case f.cleanupTimeout <= 0:
 		return fmt.Errorf("--cleanup-timeout %s: must be more than 0", f.cleanupTimeout)
+	}
+	var err error
+	if f.groups, err = report.NewGroups(f.logGroups, os.Getenv); err != nil {
+		return err
 	}
 	if err := f.report.CheckPath(); err != nil {
 		return fmt.Errorf("--report: %w", err)
@@ -92,10 +117,21 @@ func (f *onceFlags) check() error {
 	return nil
 }
 
+// defaultLogs returns the default of --logs. ci is the variable CI, which CI services set.
+func defaultLogs(terminal bool, ci string) string {
+	if terminal || ci != "" && ci != "0" && ci != "false" {
+		return "stream"
+	}
+	return "failed"
+}
+
 func runOnce(a *app, c *cobra.Command, f *onceFlags) error {
 	o := a.agentOptions()
 	if err := f.run.Options(c.Flags(), &o); err != nil {
 		return usage(c, err)
+	}
+	if f.logs == "" {
+		f.logs = defaultLogs(cli.TerminalOf(a.Out) != nil, os.Getenv("CI"))
 	}
 	if err := f.check(); err != nil {
 		return usage(c, err)
@@ -103,9 +139,16 @@ func runOnce(a *app, c *cobra.Command, f *onceFlags) error {
 	if err := cli.NeedRoot(c.CommandPath()); err != nil {
 		return err
 	}
+	if err := cli.NeedCapabilities(c.CommandPath()); err != nil {
+		return err
+	}
+	if cli.TerminalOf(a.ErrOut) == nil {
+		a.ErrOut = f.groups.Guard(a.ErrOut)
+	}
 	return once.Run(c.Context(), once.Options{
 		Command: c.CommandPath(), Streams: &a.Streams, Signals: a.signals, LogHandler: a.LogHandler,
 		Agent: o, Report: &f.report, Timeout: f.timeout, CleanupTimeout: f.cleanupTimeout,
-		Logs: f.logs, Remove: f.remove,
+		Stable: f.stable, PullTimeout: f.pullTimeout, Logs: f.logs, Groups: f.groups,
+		ExitCodeFrom: f.exitCodeFrom, Remove: f.remove,
 	})
 }

@@ -1,14 +1,10 @@
 package cmd
 
 import (
-	"context"
-	"net"
-
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/portforward"
-	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/stream"
 	"podrun.io/podrun/internal/pod"
 )
@@ -27,7 +23,7 @@ func portForwardCommand(a *app) *cobra.Command {
 		Example: "  podrun port-forward web 8080:80\n  podrun port-forward web :http\n" +
 			"  podrun port-forward db 5432 --address 192.0.2.1",
 		Args:              argCount(2, unlimited),
-		ValidArgsFunction: a.completePods,
+		ValidArgsFunction: a.completePodAndPorts,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := cli.NeedRoot(c.CommandPath()); err != nil {
 				return err
@@ -49,10 +45,11 @@ func portForwardCommand(a *app) *cobra.Command {
 					return usage(c, err)
 				}
 			}
-			if _, err := a.networkNamespace(pod.KeyOf(p)); err != nil {
+			to := portforward.Pod{Dirs: a.Dirs(), Log: a.log, Key: pod.KeyOf(p)}
+			if _, err := to.NetworkNamespace(); err != nil {
 				return err
 			}
-			forwarder := &stream.Forwarder{Out: a.Out, ErrOut: a.ErrOut, Dial: a.dialer(pod.KeyOf(p))}
+			forwarder := &stream.Forwarder{Out: a.Out, ErrOut: a.ErrOut, Dial: to.Dial}
 			return forwarder.Run(c.Context(), addresses, all)
 		},
 	}
@@ -61,25 +58,4 @@ func portForwardCommand(a *app) *cobra.Command {
 		"addresses to listen on: IP addresses or localhost")
 	a.completeFlags(c)
 	return c
-}
-
-// networkNamespace returns the network namespace of the pod's current sandbox; see
-// portforward.NetworkNamespace.
-func (a *app) networkNamespace(key pod.Key) (string, error) {
-	p, err := query.ReadPod(a.Dirs().StatusFiles().Pod(key))
-	if err != nil {
-		return "", err
-	}
-	return portforward.NetworkNamespace(a.Dirs(), a.log, p)
-}
-
-// dialer returns a function that connects to a port in the current sandbox of the pod.
-func (a *app) dialer(key pod.Key) func(context.Context, uint16) (net.Conn, error) {
-	return func(ctx context.Context, port uint16) (net.Conn, error) {
-		netns, err := a.networkNamespace(key)
-		if err != nil {
-			return nil, err
-		}
-		return portforward.Dial(ctx, netns, port)
-	}
 }

@@ -66,7 +66,8 @@ func startReal(t *testing.T, line string) real {
 
 	archive, err := testimage.Busybox(dir, "busybox:1")
 	must(t, err)
-	must(t, images.Load(ctx, a.Streams, conn.Driver, archive))
+	_, err = images.Load(ctx, a.Streams, conn.Driver, archive)
+	must(t, err)
 	must(t, conn.Runtime.SavePod(r.pod, "serve"))
 	must(t, conn.Runtime.CreateSandbox(ctx, r.pod, 0))
 	image, err := conn.Runtime.Resolve(ctx, "busybox:1")
@@ -129,7 +130,7 @@ func (r real) remove(dir string) {
 func (r real) run(args ...string) error {
 	g, a := r.app.Global, *r.app
 	root := a.root() // which sets the copy's flags to their defaults
-	root.SetArgs(append([]string{"--root-dir", g.RootDir, "--run-dir", g.RunDir, "--log-dir", g.LogDir,
+	root.SetArgs(append([]string{"--root-dir", g.RootDir, "--run-dir", g.RunDir, "--log-dir", g.LogDir, "--log-links-dir", g.LogLinksDir,
 		"--containerd-address", g.ContainerdAddress}, args...))
 	return root.ExecuteContext(context.Background())
 }

@@ -21,6 +21,7 @@ import (
 	"podrun.io/podrun/internal/agent/directories"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
+	"podrun.io/podrun/internal/cli/version"
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/sys"
 )
@@ -108,6 +109,7 @@ func (a *app) root() *cobra.Command {
 			"  # run a job and exit with its result\n  podrun once --manifests job.yaml\n\n" +
 			"  # list the pods\n  podrun get pods",
 		Args:              argCount(0, 0),
+		Version:           version.Built().Version,
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -118,7 +120,8 @@ func (a *app) root() *cobra.Command {
 	root.SetOut(a.Out)
 	root.SetErr(a.ErrOut)
 	root.SetUsageTemplate(usageTemplate)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(c, err) })
+	root.SetFlagErrorFunc(flagError)
+	root.SetVersionTemplate("podrun {{.Version}}\n")
 	a.Global.Add(root.PersistentFlags())
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Run pods:"},
 		&cobra.Group{ID: groupInspect, Title: "Inspect and access pods:"},
@@ -136,7 +139,7 @@ func (a *app) commands(root *cobra.Command) {
 			root.AddCommand(c)
 		}
 	}
-	add(groupRun, serveCommand(a), onceCommand(a), downCommand(a))
+	add(groupRun, serveCommand(a), onceCommand(a), restartCommand(a), downCommand(a), deleteCommand(a))
 	add(groupInspect,
 		getCommand(a),
 		psCommand(a),
@@ -150,6 +153,7 @@ func (a *app) commands(root *cobra.Command) {
 		waitCommand(a))
 	add(groupOther,
 		validateCommand(a),
+		convertCommand(a),
 		diffCommand(a),
 		imagesCommand(a),
 		volumesCommand(a),

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	// A test that does not set its directories must not use those of the machine.
-	for _, name := range []string{"PODRUN_ROOT_DIR", "PODRUN_RUN_DIR", "PODRUN_LOG_DIR"} {
+	for _, name := range []string{"PODRUN_ROOT_DIR", "PODRUN_RUN_DIR", "PODRUN_LOG_DIR", "PODRUN_LOG_LINKS_DIR"} {
 		if os.Getenv(name) == "" {
 			_ = os.Setenv(name, "/dev/null/podrun")
 		}
@@ -47,7 +47,7 @@ func TestScripts(t *testing.T) {
 		Dir:           filepath.Join("..", "testdata", "script"),
 		UpdateScripts: *update,
 		Setup: func(e *testscript.Env) error {
-			for name, dir := range map[string]string{"PODRUN_ROOT_DIR": "root", "PODRUN_RUN_DIR": "run", "PODRUN_LOG_DIR": "log"} {
+			for name, dir := range map[string]string{"PODRUN_ROOT_DIR": "root", "PODRUN_RUN_DIR": "run", "PODRUN_LOG_DIR": "log", "PODRUN_LOG_LINKS_DIR": "containers"} {
 				e.Setenv(name, filepath.Join(e.WorkDir, dir))
 			}
 			e.Setenv("TZ", "UTC")
@@ -58,9 +58,10 @@ func TestScripts(t *testing.T) {
 		},
 		Condition: func(name string) (bool, error) { return name == "root" && os.Geteuid() == 0, nil },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"ago":  ago,
-			"exit": exitCode,
-			"own":  own,
+			"ago":     ago,
+			"exit":    exitCode,
+			"own":     own,
+			"serving": serving,
 		},
 	})
 }
@@ -91,6 +92,14 @@ func own(ts *testscript.TestScript, _ bool, files []string) {
 		ts.Defer(func() { f.Close() })
 		ts.Check(unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart}))
 	}
+}
+
+// serving holds the lock of a run directory until the script ends, as a serve does.
+func serving(ts *testscript.TestScript, _ bool, files []string) {
+	f, err := os.OpenFile(ts.MkAbs(files[0]), os.O_CREATE|os.O_RDWR, 0o600)
+	ts.Check(err)
+	ts.Defer(func() { f.Close() })
+	ts.Check(unix.Flock(int(f.Fd()), unix.LOCK_EX))
 }
 
 // exitCode runs a command and checks its exit code: exit 2 podrun frobnicate.

@@ -56,7 +56,7 @@ func serveCommand(a *app) *cobra.Command {
 				return err
 			}
 			cli.IgnoreSIGPIPE() // the pods must run on even if nobody reads the log
-			o.Hurry, o.Watchdog = a.signals.Second(), sdnotify.Watchdog()
+			o.Hurry, o.Watchdog, o.Config = a.signals.Second(), sdnotify.Watchdog(), flags.Config(o)
 			return agenterror.Explain(c.Context(), c.CommandPath(), agent.Serve(c.Context(), o, stopPods))
 		},
 	}

@@ -1,21 +1,22 @@
 package cmd
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"podrun.io/podrun/internal/cli/flags"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/top"
 )
 
 type topFlags struct {
-	getFlags
-	sortBy   string
-	interval time.Duration
+	flags.Pods
+	noHeaders bool
+	sortBy    string
+	interval  time.Duration
 }
 
 func topCommand(a *app) *cobra.Command {
@@ -34,27 +35,29 @@ func topCommand(a *app) *cobra.Command {
 				return usage(c, fmt.Errorf("--sort-by %q: must be cpu or memory", f.sortBy))
 			case f.interval <= 0:
 				return usage(c, fmt.Errorf("--interval %s: must be positive", f.interval))
-			case f.allNamespaces && len(args) > 0:
-				return usage(c, errors.New("a pod cannot be retrieved by name across all namespaces"))
 			}
-			if err := f.checkSelector(); err != nil {
-				return usage(c, err)
+			if len(args) > 0 && query.IsPods(args[0]) {
+				args = args[1:] // kubectl top pod NAME
 			}
-			return runTop(a, c.Context(), f, args)
+			return runTop(a, c, f, args)
 		},
 	}
-	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pods")
-	c.Flags().BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "pods of all namespaces")
-	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector of the pods")
+	f.Add(c.Flags())
 	c.Flags().StringVar(&f.sortBy, "sort-by", "", "sort by cpu or memory, highest usage first")
 	c.Flags().DurationVar(&f.interval, "interval", time.Second, "time over which the CPU usage is measured")
 	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "do not print headers")
-	a.completeFlags(c)
+	_ = c.RegisterFlagCompletionFunc("sort-by",
+		cobra.FixedCompletions([]string{"cpu", "memory"}, cobra.ShellCompDirectiveNoFileComp))
+	a.completeFlags(c) // it does not replace the completion of --sort-by
 	return c
 }
 
-func runTop(a *app, ctx context.Context, f topFlags, names []string) error {
-	pods, err := a.pods().Select(f.selection(), names)
+func runTop(a *app, c *cobra.Command, f topFlags, names []string) error {
+	selection, err := a.selection(c, f.Pods, names)
+	if err != nil {
+		return err
+	}
+	pods, err := a.pods().Select(selection, names)
 	if err != nil {
 		return err
 	}
@@ -63,9 +66,9 @@ func runTop(a *app, ctx context.Context, f topFlags, names []string) error {
 		fmt.Fprintln(a.ErrOut, "No running containers found")
 		return nil
 	}
-	if all, err = top.Measure(ctx, all, f.interval); err != nil {
+	if all, err = top.Measure(c.Context(), all, f.interval); err != nil {
 		return err
 	}
 	top.Sort(all, f.sortBy)
-	return top.Print(a.Out, all, top.PrintOptions{AllNamespaces: f.allNamespaces, NoHeaders: f.noHeaders})
+	return top.Print(a.Out, all, top.PrintOptions{AllNamespaces: f.AllNamespaces, NoHeaders: f.noHeaders})
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"podrun.io/podrun/internal/agent/directories"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/lint"
 )
@@ -16,27 +17,27 @@ func validateCommand(a *app) *cobra.Command {
 		Use:   "validate FILE|DIR|-...",
 		Short: "Check manifests as serve would",
 		Long: "validate reads manifests as serve does and prints every error with its file, line and field. It\n" +
-			"warns about manifests that users other than root and the owner can write. The environment\n" +
-			"variables that set flags of serve set them here too: PODRUN_NODE_NAME, PODRUN_NO_NODE_SUFFIX and\n" +
-			"PODRUN_POD_SECURITY.\n\n" +
+			"warns about fields that podrun ignores, about objects of kinds that it reads and does not need, and\n" +
+			"about manifests that users other than root and the owner can write. The environment variables that\n" +
+			"set flags of serve set them here too: PODRUN_NODE_NAME, PODRUN_NO_NODE_SUFFIX, PODRUN_POD_SECURITY,\n" +
+			"PODRUN_STRICT_FIELDS, PODRUN_STRICT_KINDS and PODRUN_IGNORE_NODE_NAME.\n" +
+			"What neither flags nor variables say is as the serve that runs has it, or the last one if none does.\n\n" +
 			"Exit code: 0 all manifests can be used; 1 some cannot; 2 some cannot be read.",
 		Example: "  podrun validate /etc/pods\n  podrun validate web.yaml job.yaml -o json\n" +
-			"  podrun validate - < web.yaml",
+			"  podrun get pods -o yaml | podrun validate -",
 		Args: argCount(1, unlimited),
 		RunE: func(c *cobra.Command, paths []string) error {
 			if output != "text" && output != "json" {
 				return usage(c, fmt.Errorf("-o %q: must be text or json", output))
 			}
+			if directories.Check(a.Dirs().Modes()) == nil { // else another user could say what serve has
+				_ = flags.AdoptServe(c.Flags(), a.Dirs()) // without it, the defaults hold
+			}
 			o, err := loading.Options()
 			if err != nil {
 				return usage(c, err)
 			}
-			findings, err := lint.Check(c.Context(), paths, lint.Options{
-				Stdin:    a.In,
-				NodeName: o.NodeName,
-				NoSuffix: o.NoSuffix,
-				Policy:   o.Policy,
-			})
+			findings, err := lint.Check(c.Context(), paths, lintOptions(a, o))
 			if err != nil {
 				return err
 			}
@@ -45,5 +46,26 @@ func validateCommand(a *app) *cobra.Command {
 	}
 	loading.Add(c.Flags())
 	c.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
+	return c
+}
+
+func lintOptions(a *app, o flags.LoadingOptions) lint.Options {
+	return lint.Options{Stdin: a.In, NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy, Rules: o.Rules}
+}
+
+func convertCommand(a *app) *cobra.Command {
+	var loading flags.Loading
+	c := &cobra.Command{
+		Args: argCount(1, unlimited), Use: "convert FILE|-...", Short: "Make manifests of other documents", Long: lint.ConvertHelp,
+		Example: "  kubectl get deployment web -o yaml | podrun convert - > /etc/pods/web.yaml\n  podrun convert docker-compose.yaml > /etc/pods/app.yaml",
+		RunE: func(c *cobra.Command, paths []string) error {
+			o, err := loading.Options()
+			if err != nil {
+				return usage(c, err)
+			}
+			return lint.Convert(c.Context(), paths, a.Streams, lintOptions(a, o))
+		},
+	}
+	loading.Add(c.Flags())
 	return c
 }

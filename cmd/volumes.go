@@ -43,6 +43,8 @@ func volumesCommand(a *app) *cobra.Command {
 		},
 	}
 	rm.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the volumes")
+	rm.ValidArgsFunction = a.completes(a.volumes)
+	a.completeFlags(rm)
 	c.AddCommand(rm)
 	return c
 }

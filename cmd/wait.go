@@ -1,46 +1,73 @@
 package cmd
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/query"
 )
 
 func waitCommand(a *app) *cobra.Command {
-	var namespace, forFlag string
+	var f flags.Pods
+	var forFlag string
+	var all bool
 	var timeout time.Duration
 	c := &cobra.Command{
-		Use:   "wait POD… --for=CONDITION",
+		Use:   "wait POD… | -l SELECTOR | --all | -f FILE --for=CONDITION",
 		Short: "Wait until pods are ready, done or removed",
 		Long: "wait exits when each of the pods has met the condition of --for, or with exit code 1 at the\n" +
-			"timeout. It also waits for pods that do not exist yet. Whether a pod is ready is unknown while no\n" +
-			"process runs it, so wait then waits until a process does. --for is one of\n\n" +
+			"timeout. It also waits for pods that do not exist yet, but fails at once if serve runs and none of\n" +
+			"its manifests names the pod; --for=create waits even then. --selector and --all select from the\n" +
+			"pods that exist when wait starts. Whether a pod is ready is unknown while no process runs it, so\n" +
+			"wait then waits until a process does. deployment/NAME stands for all pods of the Deployment.\n\n--for is one of\n\n" +
 			"  condition=NAME[=True|False]  a condition of the pod: Ready, Initialized, ContainersReady, …\n" +
 			"  phase=NAME                   Pending, Running, Succeeded or Failed\n" +
 			"  jsonpath={PATH}[=VALUE]      a field of the pod exists, or has that value\n" +
+			"  create                       the pod exists\n" +
 			"  delete                       the pod has been removed",
 		Example: "  podrun wait web --for=condition=Ready --timeout 60s\n  podrun wait job --for=phase=Succeeded\n" +
-			"  podrun wait web db --for=delete",
-		Args: argCount(1, unlimited),
+			"  podrun wait web db --for=delete\n  podrun wait pods --all --for=condition=Ready",
 		RunE: func(c *cobra.Command, args []string) error {
+			selected := all || f.Selector != "" || len(f.Files) > 0
+			if len(args) > 0 && query.IsPods(args[0]) && (selected || len(args) > 1) {
+				args = args[1:] // kubectl wait pod NAME, kubectl wait pods --all
+			}
+			if len(args) == 0 && !selected {
+				return argCount(1, unlimited)(c, args)
+			}
 			condition, err := query.ParseCondition(forFlag)
 			switch {
 			case err != nil:
 				return usage(c, err)
 			case timeout < 0:
 				return usage(c, fmt.Errorf("--timeout %s: must not be negative", timeout))
+			case all && len(args) > 0:
+				return usage(c, errors.New("name the pods, or give --all"))
 			}
-			return a.pods().Wait(c.Context(), a.Out, query.WaitOptions{
-				Namespace: namespace, Names: args, Condition: condition, Timeout: timeout,
-			})
+			selection, err := a.selection(c, f, args)
+			if err != nil {
+				return err
+			}
+			pods, err := a.pods().WaitFor(selection, args, condition(nil))
+			if err == nil && !condition(nil) && forFlag != "create" {
+				err = a.pending().CheckAwaited(c.Context(), pods)
+			}
+			if err != nil {
+				return err
+			}
+			o := query.WaitOptions{Pods: pods, Condition: condition, Timeout: timeout}
+			return a.pods().Wait(c.Context(), a.Out, o)
 		},
 	}
 	c.Flags().StringVar(&forFlag, "for", "",
-		"condition to wait for: condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE] or delete")
-	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pods")
+		"condition to wait for: condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE], create or delete")
+	c.Flags().BoolVar(&all, "all", false, "all pods of the namespace")
+	f.Add(c.Flags())
+	f.AddFiles(c.Flags())
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "maximum time to wait; 0: check once")
 	c.ValidArgsFunction = a.completeManyPods
 	a.completeFlags(c)

@@ -8,11 +8,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/containerd/console"
 	v1 "k8s.io/api/core/v1"
@@ -86,8 +88,15 @@ func (s *screen) interrupts() {
 // code waits for the command's end.
 func (s *screen) code() int {
 	s.n.t.Helper()
-	if err := <-s.ended; err != nil && s.cmd.ProcessState == nil {
-		s.n.t.Fatal(err)
+	select {
+	case err := <-s.ended:
+		if err != nil && s.cmd.ProcessState == nil {
+			s.n.t.Fatal(err)
+		}
+	case <-time.After(patience):
+		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // Go writes what it waits for
+		<-s.ended
+		s.n.t.Fatalf("podrun did not end: %s", s.seen.String())
 	}
 	return s.cmd.ProcessState.ExitCode()
 }
@@ -226,6 +235,8 @@ func (n *node) pipes() {
 
 // TestExecOnTerminal: a shell beside what runs; it is hung up when its person goes, however that happens.
 func TestExecOnTerminal(t *testing.T) {
+	// Commands that inherit from nohup that SIGHUP is ignored would not end by it.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	n := newNode(t)
 	if r := n.once(manifest("a", "Always", forever)); r.code != 0 {
 		t.Fatal(r)

@@ -247,10 +247,11 @@ func (r *round) removeContainer() {
 		}
 		key := labels["io.kubernetes.pod.name"] + "/" + labels["io.kubernetes.container.name"]
 		status := pods[labels["io.kubernetes.pod.name"]].Status
-		for _, s := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses) {
-			if s.Name == labels["io.kubernetes.container.name"] && s.State.Terminated == nil {
-				r.hit(key)
-			}
+		// The status may be older than the container.
+		if !slices.ContainsFunc(slices.Concat(status.InitContainerStatuses, status.ContainerStatuses), func(s v1.ContainerStatus) bool {
+			return s.Name == labels["io.kubernetes.container.name"] && s.State.Terminated != nil
+		}) {
+			r.hit(key)
 		}
 		r.t.Logf("removing %s attempt %s", key, labels["podrun.io/attempt"])
 		if task, err := victim.Task(ctx, nil); err == nil {

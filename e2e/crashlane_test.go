@@ -55,7 +55,7 @@ func newLane(t *testing.T) *lane {
 		address = l.startServer()
 	}
 	l.flags = []string{
-		"--root-dir=" + l.path("root"), "--run-dir=" + l.path("run"), "--log-dir=" + l.path("log"),
+		"--root-dir=" + l.path("root"), "--run-dir=" + l.path("run"), "--log-dir=" + l.path("log"), "--log-links-dir=" + l.path("containers"),
 		"--containerd-address=" + address, "--containerd-namespace=" + l.namespace(),
 	}
 	l.ok("images", "load", setup.image)

@@ -54,7 +54,7 @@ func TestLogRotates(t *testing.T) {
 	n.await("old files to be compressed", func() error {
 		files, err := filepath.Glob(n.path("log", "*", "c", "0.log*"))
 		packed := slices.DeleteFunc(slices.Clone(files), func(f string) bool { return !strings.HasSuffix(f, ".gz") })
-		if err == nil && (len(files) < 20 || len(packed) != len(files)-2) {
+		if err == nil && (len(files) < 10 || len(packed) != len(files)-2) {
 			err = fmt.Errorf("%v", files)
 		}
 		return err

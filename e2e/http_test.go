@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // desk is a node's HTTP, as another machine reaches it.
@@ -187,9 +189,18 @@ func TestStats(t *testing.T) {
 func TestPrometheus(t *testing.T) {
 	n := newNode(t)
 	d := n.newDesk()
-	n.write("a.yaml", manifest("a", "Always", "trap 'exit 0' TERM; while :; do sleep 0.02; done"))
+	n.write("a.yaml", inContainer(manifest("a", "Always", "trap 'exit 0' TERM; while :; do sleep 0.02; done"),
+		"resources: {limits: {memory: 64Mi, cpu: 500m}}", "readinessProbe: {periodSeconds: 1, timeoutSeconds: 20, exec: {command: [\"true\"]}}"))
 	n.serve(d.listenFlags...)
 	n.ready("a-n")
+	var ran v1.PodList
+	must(t, json.Unmarshal([]byte(d.get("/runningpods/")), &ran))
+	if len(ran.Items) != 1 || ran.Items[0].Name != "a-n" || len(ran.Items[0].Spec.Containers) != 1 || ran.Items[0].Spec.Containers[0].Name != "c" {
+		t.Errorf("/runningpods/: %+v", ran.Items)
+	}
+	if config := d.get("/configz"); !strings.Contains(config, `"kind":"KubeletConfiguration"`) || strings.Contains(config, d.token) {
+		t.Errorf("/configz: %s", config)
+	}
 	address := freeAddress(t)
 	must(t, os.WriteFile(n.path("prometheus.yml"), fmt.Appendf(nil, `
 global: {scrape_interval: 1s, scrape_timeout: 1s}
@@ -203,6 +214,12 @@ scrape_configs:
 - <<: *podrun
   job_name: resource
   metrics_path: /metrics/resource
+- <<: *podrun
+  job_name: cadvisor
+  metrics_path: /metrics/cadvisor
+- <<: *podrun
+  job_name: probes
+  metrics_path: /metrics/probes
 `, d.tokenFile, d.certFile, d.address), 0o600))
 	var said bytes.Buffer
 	cmd := exec.Command("prometheus", "--config.file="+n.path("prometheus.yml"), "--storage.tsdb.path="+n.path("tsdb"), "--web.listen-address="+address)
@@ -217,7 +234,16 @@ scrape_configs:
 	})
 	for _, query := range []string{
 		`up{job="podrun"} == 1`, `kubelet_running_pods == 1`, `kube_pod_container_status_restarts_total{pod="a-n", container="c"} == 0`,
-		`up{job="resource"} == 1`, `rate(container_cpu_usage_seconds_total{pod="a-n", container="c"}[10s]) > 0`, `pod_memory_working_set_bytes{pod="a-n"} > 0`,
+		`up{job="resource"} == 1`, `rate(container_cpu_usage_seconds_total{job="resource", pod="a-n", container="c"}[10s]) > 0`, `pod_memory_working_set_bytes{pod="a-n"} > 0`,
+		// As dashboards for Kubernetes ask cAdvisor.
+		`sum by (pod, container) (rate(container_cpu_usage_seconds_total{job="cadvisor", image!="", container!=""}[10s])) > 0`,
+		`container_memory_working_set_bytes{job="cadvisor", pod="a-n", container="c", image!="", name!=""} > 0`,
+		`container_spec_memory_limit_bytes{pod="a-n", container="c"} == 64 * 1024 * 1024`,
+		`sum(increase(container_cpu_cfs_periods_total{pod="a-n", container="c"}[10s])) > 0`,
+		`sum by (pod) (container_network_receive_bytes_total{pod="a-n", interface="eth0"}) >= 0`,
+		`container_fs_usage_bytes{pod="a-n", container="c"} >= 0`, `container_oom_events_total{pod="a-n", container="c"} == 0`,
+		`container_memory_working_set_bytes{id="/"} > 0`, `machine_cpu_cores > 0`, `container_scrape_error == 0`,
+		`prober_probe_total{probe_type="Readiness", result="successful", pod="a-n", container="c"} > 1`,
 	} {
 		n.await(query, func() error {
 			answer, err := http.Get("http://" + address + "/api/v1/query?query=" + url.QueryEscape(query))

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,10 +76,12 @@ spec:
     - {name: config, mountPath: /config}
     - {name: secret, mountPath: /secret}
     - {name: all, mountPath: /all}
+    - {name: info, mountPath: /info, readOnly: true}
     - {name: config, mountPath: /etc/web.conf, subPath: web.conf}
   volumes:
   - {name: config, configMap: {name: settings}}
   - {name: secret, secret: {secretName: login, defaultMode: 0400}}
+  - {name: info, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}
   - name: all
     projected:
       sources:
@@ -122,12 +125,15 @@ func TestConfiguration(t *testing.T) {
 		"cat /config/web.conf /etc/web.conf":                        "listen 80listen 80",
 		"hexdump -e '/1 \"%02x\"' /config/raw":                      "00ff",
 		"cat /secret/password; stat -Lc %a /secret/password":        word + "400",
-		"stat -fc %T /secret /all":                                  "tmpfs\ntmpfs",
+		"stat -fc %T /secret /all /info":                            "tmpfs\ntmpfs\ntmpfs",
 		"cat /all/deep/greeting /all/labels /all/password":          `helloapp="web"` + word,
 		"touch /config/x /secret/x /all/x 2>&1 | grep -c Read-only": "3",
 		"ls /all": "deep\nlabels\npassword",
 	} {
 		n.says("a", line, want) // the process writes its arguments down at some time after it is ready
+	}
+	if m := p.Status.ContainerStatuses[0].VolumeMounts; len(m) != 5 || m[3].Name != "info" || m[3].MountPath != "/info" || !m[3].ReadOnly {
+		t.Errorf("mounts in the status: %+v", m)
 	}
 	pid := n.mainPID(p, "c")
 	n.write("settings.yaml", fmt.Sprintf(settings, "bye"))
@@ -135,11 +141,11 @@ func TestConfiguration(t *testing.T) {
 	n.write("login.yaml", fmt.Sprintf(password, newWord))
 	n.says("a", "cat /secret/password /all/password", newWord+newWord)
 	n.write("a.yaml", strings.Replace(configured, "app: web", "app: site", 1))
-	n.says("a", "cat /all/labels", `app="site"`)
+	n.says("a", "cat /all/labels /info/labels", `app="site"app="site"`)
 	n.diff(0, "= keep default/a-n ")
 	n.end(syscall.SIGKILL)
 	n.write("login.yaml", fmt.Sprintf(password, word))
-	n.diff(1, "~ update default/a-n ", ": files of volume ", " (in place)\n")
+	n.diff(1, "~ update default/a-n ", ": in place\n", "    files of volume ")
 	n.write("login.yaml", fmt.Sprintf(password, newWord))
 	n.serve()
 	// What is gone stays until it is known what to show instead.
@@ -244,5 +250,29 @@ func (n *node) nowhere(text string) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) || bytes.Contains(data, []byte(text)) {
 			n.t.Errorf("a Secret is in %s, %v", path, err)
 		}
+	}
+}
+
+// TestUserInTheStatus: the status shows the user that the process was started with, also after podrun was killed, as
+// the process itself sees it.
+func TestUserInTheStatus(t *testing.T) {
+	n := newNode(t)
+	n.write("a.yaml", manifest("a", "Always", forever, "securityContext: {runAsUser: 7, runAsGroup: 8, supplementalGroups: [9], fsGroup: 10}"))
+	n.write("b.yaml", manifest("b", "Always", forever))
+	n.serve()
+	for range 2 {
+		user := n.ready("a-n").Status.ContainerStatuses[0].User
+		if user == nil || user.Linux.UID != 7 || user.Linux.GID != 8 || !slices.Equal(user.Linux.SupplementalGroups, []int64{8, 9, 10}) {
+			t.Errorf("%s", asJSON(user))
+		}
+		if got := n.shell("a", "id -u; id -g; id -G"); got != "7\n8\n8 9 10" {
+			t.Errorf("the process is %q", got)
+		}
+		root := n.ready("b-n").Status.ContainerStatuses[0]
+		if root.User == nil || root.User.Linux.UID != 0 || root.User.Linux.GID != 0 {
+			t.Errorf("%s", asJSON(root))
+		}
+		n.end(syscall.SIGKILL)
+		n.serve()
 	}
 }

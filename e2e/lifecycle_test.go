@@ -201,7 +201,7 @@ func TestLabelsChangeInPlace(t *testing.T) {
 	n.end(syscall.SIGKILL)
 	n.diff(0, "= keep default/a-n ")
 	n.write("a.yaml", strings.Replace(applied, "edit: one", "edit: two", 1))
-	n.diff(1, "~ update default/a-n ", ": metadata.labels.edit (in place)\n")
+	n.diff(1, "~ update default/a-n ", ": in place\n", "    metadata.labels.edit: ")
 	n.write("a.yaml", applied)
 	n.serve()
 	same()
@@ -257,7 +257,20 @@ func TestAPodThatCannotRunNowWaits(t *testing.T) {
 			return nil
 		}
 	}
-	n.awaitPod("a-n", "to wait for its directory", waits("FailedMount"))
+	n.awaitPod("a-n", "to wait for its directory", func(p *v1.Pod) error {
+		w := p.Status.ContainerStatuses[0].State.Waiting
+		ready := p.Status.Conditions[0]
+		if w == nil || w.Reason != "ContainerCreating" || !strings.Contains(w.Message, dir) ||
+			ready.Type != v1.PodReadyToStartContainers || ready.Status != v1.ConditionFalse || ready.Reason != "FailedMount" {
+			return errors.New(asJSON(p.Status))
+		}
+		return nil
+	})
+	for _, show := range []string{n.ok("get", "pods"), n.ok("describe", "pod", "a-n"), n.ok("events", "a-n")} {
+		if !strings.Contains(show, "MountVolume.SetUp failed for volume \"v\": hostPath type check failed: "+dir+" does not exist") {
+			t.Errorf("without the error of the mount:\n%s", show)
+		}
+	}
 	n.awaitPod("b-n", "to wait for another node", waits("NodeAffinity"))
 	n.awaitPod("c-n", "to wait for memory", waits("OutOfmemory"))
 	must(t, os.Mkdir(dir, 0o755))
@@ -333,7 +346,7 @@ func TestResourcesChangeInPlace(t *testing.T) {
 	n.end(syscall.SIGKILL)
 	n.diff(0, "= keep ")
 	n.write("a.yaml", sized("128Mi"))
-	n.diff(1, "~ update default/a-n ", ".memory (in place)\n")
+	n.diff(1, "~ update default/a-n ", ": in place\n", ".memory: ")
 	n.kill(p, "c")
 	n.serve()
 	n.restarted("a-n", 1)
@@ -368,7 +381,7 @@ func TestResizePolicy(t *testing.T) {
 	}
 	n.awaitPod("a-n", "to be told that this cannot be", pending)
 	n.end(syscall.SIGKILL)
-	n.diff(1, "~ update default/a-n ", ".memory (restarts container c)\n")
+	n.diff(1, "~ update default/a-n ", ": restarts container c\n", ".memory: ")
 	n.serve()
 	n.awaitPod("a-n", "to be told so again", pending)
 	n.write("a.yaml", sized("250m", "64Mi"))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
 )
 
 const ofServer = `apiVersion: v1
@@ -111,17 +112,20 @@ func TestRuntimeIsNotLedAstray(t *testing.T) {
 		exchange("/v/proc", "/v/p2")
 		time.Sleep(2 * time.Millisecond)
 	}
-	for _, c := range n.pod("a-n").Status.ContainerStatuses {
-		if c.Started != nil && *c.Started || c.State.Running != nil {
-			t.Errorf("%s runs: %v, %s", c.Name, c.State, n.run("logs", "a", "-c", c.Name).stdout)
+	n.awaitPod("a-n", "to say why nothing starts", func(p *v1.Pod) error {
+		for _, c := range p.Status.ContainerStatuses {
+			if c.Started != nil && *c.Started || c.State.Running != nil {
+				t.Fatalf("%s runs: %v, %s", c.Name, c.State, n.run("logs", "a", "-c", c.Name).stdout)
+			}
+			text := asJSON(c)
+			want := "a volume is mounted at"
+			if c.Name == "link" {
+				want = "led the runtime astray"
+			}
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("%s does not say %q: %s", c.Name, want, text)
+			}
 		}
-		text := asJSON(c)
-		want := "a volume is mounted at"
-		if c.Name == "link" {
-			want = "led the runtime astray"
-		}
-		if !strings.Contains(text, want) {
-			t.Errorf("%s does not say %q: %s", c.Name, want, text)
-		}
-	}
+		return nil
+	})
 }

@@ -60,6 +60,7 @@ func bareNode(t *testing.T) *node {
 	n.flags = []string{
 		"--root-dir=" + n.path("root"), "--run-dir=" + n.path("run"), "--log-dir=" + n.path("log"),
 		"--containerd-address=" + setup.address, "--containerd-namespace=" + filepath.Base(dir),
+		"--log-links-dir=" + n.path("containers"),
 	}
 	setup.mu.Lock()
 	defer setup.mu.Unlock()
@@ -105,7 +106,7 @@ func (n *node) run(args ...string) result {
 // runIn runs a command with text as its standard input.
 func (n *node) runIn(stdin string, args ...string) result {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
 	return outcome(n.t, n.command(ctx, args...), stdin)
 }
@@ -141,8 +142,15 @@ func (n *node) once(manifest string, args ...string) result {
 // serve starts `podrun serve` on the manifests' directory.
 func (n *node) serve(args ...string) {
 	n.t.Helper()
+	n.serveWith(nil, args...)
+}
+
+// serveWith is serve with more environment variables.
+func (n *node) serveWith(environment []string, args ...string) {
+	n.t.Helper()
 	n.serving = n.command(context.Background(), append([]string{"serve", "--manifests=" + n.manifests, "--node-name=n"}, args...)...)
 	n.serving.Stdout, n.serving.Stderr = n.log, n.log
+	n.serving.Env = append(n.serving.Environ(), environment...)
 	must(n.t, n.serving.Start())
 	n.ended = make(chan error, 1)
 	go func(cmd *exec.Cmd, ended chan<- error) { ended <- cmd.Wait() }(n.serving, n.ended)
@@ -206,10 +214,13 @@ func (n *node) await(what string, check func() error) {
 func await(t *testing.T, limit time.Duration, what string, check func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	pause := 20 * time.Millisecond
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(pause) {
 		if err = check(); err == nil {
 			return
 		}
+		// Most checks run podrun: all tests together would keep the machine busy with looking.
+		pause = min(2*pause, 250*time.Millisecond)
 	}
 	t.Fatalf("waited in vain for %s: %v", what, err)
 }

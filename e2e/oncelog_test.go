@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,13 +21,21 @@ func TestOncePrintsWhatStoppedContainersWrite(t *testing.T) {
 	const want = "up\nflushing\nflushed\n"
 	for name, run := range map[string]func() (result, int){
 		"time-out":         func() (result, int) { return n.once(job, "--timeout=6s"), 124 },
+		"time-out, --rm":   func() (result, int) { return n.once(job, "--timeout=6s", "--rm"), 124 },
 		"a service of all": func() (result, int) { return n.once(service, "--rm", "--logs=all"), 0 },
 		"an interrupt":     func() (result, int) { return n.interrupted(job, syscall.SIGINT), 130 },
 		"SIGTERM, all":     func() (result, int) { return n.interrupted(job, syscall.SIGTERM, "--logs=all"), 143 },
 	} {
-		if r, code := run(); r.code != code || r.stdout != want {
+		r, code := run()
+		if r.code != code || r.stdout != want {
 			t.Errorf("%s: want exit code %d and %q: %v", name, code, want, r)
 		}
+		// The whole log of what did not finish stays, and nothing of what did.
+		said := strings.Contains(r.stderr, "the logs of default/job-n stay in "+n.path("log"))
+		if text := n.retainedLog("job-n"); (code != 0) != (strings.Count(text, "flushed") == 1) || said != (code != 0) {
+			t.Errorf("%s: the log that stays has %q: %v", name, text, r)
+		}
+		must(t, os.RemoveAll(n.path("log")))
 	}
 	if r := n.interrupted(job, syscall.SIGINT, "--logs=none"); r.stdout != "" {
 		t.Error(r)
@@ -41,6 +50,20 @@ func TestOncePrintsWhatStoppedContainersWrite(t *testing.T) {
 	for _, name := range []string{"job-n", "web-n", "deaf-n"} {
 		n.gone(name)
 	}
+}
+
+// retainedLog returns the log files of pods that begin with a name.
+func (n *node) retainedLog(name string) string {
+	n.t.Helper()
+	files, err := filepath.Glob(n.path("log") + "/default_" + name + "_*/c/0.log")
+	must(n.t, err)
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		must(n.t, err)
+		all.Write(text)
+	}
+	return all.String()
 }
 
 // awaitLog waits until a pod's log has a line.

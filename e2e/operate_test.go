@@ -86,6 +86,48 @@ func TestWhyAPodDoesNotRun(t *testing.T) {
 	}
 }
 
+// Commands ask the serve that runs, or ran last, how it reads manifests, and say what it would do.
+func TestCommandsAskServe(t *testing.T) {
+	n := newNode(t)
+	n.write("web.yaml", manifest("web", "Always", forever))
+	n.serve()
+	n.ready("web-n")
+	if r := n.run("diff"); r.code != 0 || !strings.HasPrefix(r.stdout, "= keep default/web-n ") {
+		t.Errorf("diff: %v", r)
+	}
+	// What get prints of the pod is the pod, and its files can be named instead of it.
+	printed := n.path("printed.yaml")
+	must(t, os.WriteFile(printed, []byte(n.ok("get", "pod", "web", "-o", "manifest")), 0o600))
+	if r := n.run("diff", printed); r.code != 0 || !strings.HasPrefix(r.stdout, "= keep default/web-n ") {
+		t.Errorf("diff of the printed manifest: %v", r)
+	}
+	if got := n.ok("get", "-f", printed, "-o", "name"); got != "pod/web-n\n" {
+		t.Errorf("get -f: %s", got)
+	}
+	if r := n.runIn(n.ok("get", "pods", "-o", "yaml"), "validate", "-"); r.code != 0 || !strings.Contains(r.stderr, "1 pod valid") {
+		t.Errorf("validate of what get prints: %v", r)
+	}
+	if got := n.ok("__complete", "images", "rm", ""); !strings.Contains(got, box+"\n") {
+		t.Errorf("completion of images: %s", got)
+	}
+	if got := n.ok("images", "-o", "json"); !strings.Contains(got, `"name": "`+box+`"`) || !strings.Contains(got, `"used": true`) {
+		t.Errorf("images -o json: %s", got)
+	}
+	if r := n.run("wait", "wbe", "--for=condition=Ready", "--timeout=10m"); r.code != 1 ||
+		!strings.Contains(r.stderr, `pods "wbe" not found, and no manifest of podrun serve names it`) || !strings.Contains(r.stderr, "did you mean web?") {
+		t.Errorf("wait for a pod that will never be: %v", r)
+	}
+	n.end(syscall.SIGTERM)
+	n.write("new.yaml", manifest("new", "Always", forever))
+	if r := n.run("get", "pods"); !strings.Contains(r.stderr, "warning: podrun serve is not running; this is how pods were ") ||
+		!strings.Contains(r.stderr, "warning: podrun serve would create default/new-n; podrun diff shows it in full\n") {
+		t.Errorf("get while serve is down: %v", r)
+	}
+	if r := n.run("diff"); r.code != 1 || !strings.Contains(r.stdout, "+ create default/new-n ") || !strings.Contains(r.stdout, "= keep default/web-n ") {
+		t.Errorf("diff while serve is down: %v", r)
+	}
+}
+
 // A pod is reached: its log over restarts, what it writes from now on, a port that it has for itself alone, what
 // it takes of the machine.
 func TestReachAPod(t *testing.T) {
@@ -195,9 +237,9 @@ func TestExamples(t *testing.T) {
 	}
 	n.serve()
 	services := []string{"web", "db", "app", "private"}
-	n.ok(append([]string{"wait", "--for=condition=Ready", "--timeout=100s"}, services...)...)
-	n.ok("wait", "--for=condition=Ready", "--timeout=100s", "-n", "kube-system", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-	n.ok("wait", "--for=phase=Succeeded", "--timeout=100s", "prepare", "report")
+	n.ok(append([]string{"wait", "--for=condition=Ready", "--timeout=5m"}, services...)...)
+	n.ok("wait", "--for=condition=Ready", "--timeout=5m", "-n", "kube-system", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+	n.ok("wait", "--for=phase=Succeeded", "--timeout=5m", "prepare", "report")
 	if got := n.ok("logs", "report", "-c", "show-log"); got != "step 1\nstep 2\nstep 3\n" {
 		t.Errorf("the sidecar shows %q", got)
 	}

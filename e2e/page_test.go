@@ -67,6 +67,13 @@ func (s *sight) goesOn(t *testing.T) {
 	n, b, address := s.n, s.b, s.address
 	b.open(address)
 	b.until("document.getElementById('state').textContent", "Shown as it is now.")
+	// Between two back-offs the failing pod runs for a moment.
+	b.until("document.body.innerText", "CrashLoopBackOff")
+	b.until("document.getElementById('node').innerText", "podrun")
+	n.write("wrong.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: wrong}\nspec: {containers: [{name: c, imag: x}]}\n")
+	b.until("document.getElementById('problems').innerText", "wrong.yaml:4: spec.containers[0].imag: unknown field")
+	n.remove("wrong.yaml")
+	b.until("'[' + document.getElementById('problems').innerText + ']'", "[]")
 	b.picture("pods")
 	tree := b.tree()
 	for _, want := range []string{
@@ -77,6 +84,13 @@ func (s *sight) goesOn(t *testing.T) {
 			t.Errorf("no %q in the tree:\n%s", want, tree)
 		}
 	}
+
+	// On a telephone nothing is beside the screen, and the reason is under the name.
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 360, "height": 700, "deviceScaleFactor": 2, "mobile": true}, nil)
+	b.until("[...document.querySelectorAll('.scroll')].every((e) => e.scrollWidth <= e.clientWidth) + ' ' + document.documentElement.scrollWidth", "true 360")
+	b.until("document.querySelector('tr[data-pod=sick-n] > th').innerText", "c: ")
+	b.picture("telephone")
+	b.call("Emulation.clearDeviceMetricsOverride", map[string]any{}, nil)
 
 	// By keyboard: into a pod, and back to where one was.
 	var order []string

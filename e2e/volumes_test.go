@@ -136,7 +136,7 @@ func TestEscapes(t *testing.T) {
 		name := "e" + string(rune('0'+i))
 		n.write(name+".yaml", manifest(name, "Always", forever, "volumes: [{name: v, hostPath: {path: "+n.path("shared")+"}}]")+
 			"    volumeMounts: [{name: v, mountPath: /v, subPath: "+sub+"}]\n")
-		n.waits(name+"-n", "FailedMount", "subPath")
+		n.waits(name+"-n", "CreateContainerConfigError", "leads out of the volume")
 		n.remove(name + ".yaml")
 	}
 	// A pod's own emptyDir full of links and with a foreign mount in it.
@@ -198,7 +198,7 @@ func TestImageVolumes(t *testing.T) {
 	n.write("c.yaml", with("c", "{reference: podrun.example/box:1}", ", subPath: none"))
 	n.write("d.yaml", with("d", "{reference: podrun.example/none:1, pullPolicy: Never}", ""))
 	n.serve()
-	n.waits("c-n", "FailedMount", `subPath "none" is not in the volume`)
+	n.waits("c-n", "CreateContainerConfigError", `subPath "none" is not in the volume`)
 	n.waits("d-n", "ErrImageNeverPull", `image "podrun.example/none:1" of volume "v"`)
 	for pod, line := range map[string]string{"a": "/v/bin/busybox echo runs; touch /v/x || echo kept", "b": "/v/busybox echo runs; touch /v/x || echo kept"} {
 		n.ready(pod + "-n")

@@ -2,6 +2,8 @@
 # Nothing is started: that is the administrator's to say, with systemctl enable --now podrun. A podrun that runs
 # already is replaced; its pods run on meanwhile.
 set -e
+# What a removal kept for a purge is of an earlier version now.
+rm -f "$DPKG_ROOT/usr/lib/podrun/podrun"
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || true
 	systemctl try-restart podrun.service || true

@@ -12,6 +12,7 @@ mkdir -p bin
 go build -o bin/bench ./hack/bench
 bin/bench "${args[@]}" "$@"
 bin/bench -relist "${args[@]}"
+bin/bench -idle-pods "${args[@]}"
 
 # Probes: a command in a container against the client's own means, and what podrun asks by itself, with the
 # server that answers.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the Debian package bin/podrun_VERSION_ARCH.deb of bin/podrun: with man pages, completions, the systemd unit,
-# the SBOM and the examples.
+# the SBOM, the documents and the examples.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +16,7 @@ export SOURCE_DATE_EPOCH
 umask 022
 rm -rf bin/package
 mkdir -p bin/package/doc
-cp -R README.md LICENSE bin/podrun.cdx.json examples bin/package/doc/
+cp -R README.md LICENSE bin/podrun.cdx.json docs examples bin/package/doc/
 go run ./hack/pages bin/package/pages
 gzip -9n bin/package/pages/man1/*
 sed 's|/usr/local/bin/|/usr/bin/|; /^# A sample/d' podrun.service >bin/package/podrun.service

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/podrun-demo.XXXXXX")
 # Flags may be given by environment; that keeps the commands below short.
-export PODRUN_ROOT_DIR=$dir/root PODRUN_RUN_DIR=$dir/run PODRUN_LOG_DIR=$dir/log PODRUN_CONTAINERD_ADDRESS=embedded PODRUN_NODE_NAME=demo
+export PODRUN_ROOT_DIR=$dir/root PODRUN_RUN_DIR=$dir/run PODRUN_LOG_DIR=$dir/log PODRUN_LOG_LINKS_DIR=$dir/containers PODRUN_CONTAINERD_ADDRESS=embedded PODRUN_NODE_NAME=demo
 serve=
 
 say() { printf '\n== %s\n' "$*"; }

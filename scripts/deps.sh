@@ -17,7 +17,12 @@ for tool in "$@"; do
 	have "$tool" && continue
 	case $tool in
 	busybox) missing+=(busybox-static) ;;
+	xmllint) missing+=(libxml2-utils) ;;
+	rsyslogd) missing+=(rsyslog) ;;
+	promtool) missing+=(prometheus) ;;
 	gcc) missing+=(gcc libc6-dev) ;;
+	qemu-system-x86_64) missing+=(qemu-system-x86) ;;
+	mke2fs) missing+=(e2fsprogs) ;;
 	*) missing+=("$tool") ;;
 	esac
 done

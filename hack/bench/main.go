@@ -33,7 +33,7 @@ type options struct {
 	rounds, manyRounds, pods int
 	idle                     time.Duration
 	floorOnly, relist, pulls bool
-	network                  bool
+	network, idlePods        bool
 }
 
 func main() {
@@ -47,6 +47,7 @@ func main() {
 	flag.DurationVar(&o.idle, "idle", 30*time.Second, "how long to measure podrun with idle pods")
 	flag.BoolVar(&o.floorOnly, "floor-only", false, "measure the containerd client alone")
 	flag.BoolVar(&o.relist, "relist", false, "measure only full lists, against the bare calls to containerd")
+	flag.BoolVar(&o.idlePods, "idle-pods", false, "measure only all processes with idle pods, against a stock containerd")
 	flag.BoolVar(&o.network, "network", false, "measure only how podrun's own bridge connects pods")
 	flag.BoolVar(&o.pulls, "pulls", false, "measure only image pulls, against those of ctr")
 	flag.Parse()
@@ -109,8 +110,11 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	if o.relist {
+	switch {
+	case o.relist:
 		return measureRelist(ctx, o, on, m)
+	case o.idlePods:
+		return measureIdle(ctx, o, on, m)
 	}
 	pulls, err := measurePulls(ctx, o, on)
 	if err != nil || o.pulls {

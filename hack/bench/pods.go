@@ -42,6 +42,7 @@ func newNode(ctx context.Context, binary string, on site, m *marks) (*node, erro
 	n.flags = []string{
 		"--containerd-address", on.address, "--root-dir", filepath.Join(dir, "podrun"),
 		"--run-dir", filepath.Join(dir, "run"), "--log-dir", filepath.Join(dir, "log"),
+		"--log-links-dir", filepath.Join(dir, "containers"),
 	}
 	if err := os.MkdirAll(n.manifests, 0o755); err != nil {
 		return nil, err

@@ -5,11 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -105,27 +102,8 @@ func measureRelist(ctx context.Context, o options, on site, m *marks) (err error
 	if err != nil {
 		return fmt.Errorf("reading containerd's version: %w", err)
 	}
-	rest, err := os.ReadFile(o.markdown)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	before, _, _ := strings.Cut(string(rest), relistHeading)
-	if before == "" {
-		before = "# Benchmarks\n"
-	}
 	section := fmt.Sprintf(relistSection, relistRounds, relists, table.String(), machine(version.Version))
-	return os.WriteFile(o.markdown, []byte(strings.TrimRight(before, "\n")+relistHeading+section), 0o644)
-}
-
-// keptRelist returns the section about full lists of the markdown file, which other measurements
-// leave unchanged.
-func keptRelist(markdown string) string {
-	rest, _ := os.ReadFile(markdown) // the file need not exist yet
-	_, section, found := strings.Cut(string(rest), relistHeading)
-	if !found {
-		return ""
-	}
-	return strings.TrimPrefix(relistHeading, "\n") + section
+	return writeSection(o.markdown, relistHeading, section)
 }
 
 func median3(d []time.Duration) string {

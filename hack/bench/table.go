@@ -52,7 +52,7 @@ func (r results) print(ctx context.Context, o options, client *containerd.Client
 		return fmt.Errorf("reading containerd's version: %w", err)
 	}
 	page := fmt.Sprintf(page, o.rounds, o.manyRounds, floorWorkers, table.String(), machine(version.Version))
-	return os.WriteFile(o.markdown, []byte(page+keptRelist(o.markdown)), 0o644)
+	return os.WriteFile(o.markdown, []byte(strings.TrimRight(page, "\n")+keptSections(o.markdown)), 0o644)
 }
 
 // networkRow returns the table row for a pod's network.

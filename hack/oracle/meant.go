@@ -48,6 +48,7 @@ func path(pattern string) *regexp.Regexp {
 
 const (
 	follows = "It follows from what podrun says of the other field."
+	ignored = "It is ignored on one machine, with a warning; --strict-fields refuses it."
 	misread = "Kubernetes spells the path wrongly; podrun names the field as it is written."
 )
 
@@ -136,8 +137,6 @@ var meant = []meaning{
 	on(ofKubernetes, `spec\.(?:initC|c)ontainers[]\.volumeMounts[]\.name`, `already exist in volumeDevices`,
 		"Kubernetes finds a volume both in `volumeMounts` and in `volumeDevices`",
 		follows).where(`spec\.(?:initC|c)ontainers[]\.volumeDevices`),
-	on(ofKubernetes, `spec\.serviceAccountName`, ``, "Kubernetes judges `spec.serviceAccount` as `serviceAccountName`",
-		"podrun refuses it under the name that was written.").where(`spec\.serviceAccount`),
 	on(ofPodrun, `spec\.host(PID|IPC)`, `cannot be used together with hostUsers`,
 		"podrun names `hostPID` and `hostIPC` beside `hostUsers: false` as they are written",
 		"Kubernetes spells the path wrongly."),
@@ -167,6 +166,15 @@ var meant = []meaning{
 	on(ofKubernetes, ``, `after top-level value|in numeric literal`,
 		"kubectl does not read `---` after a JSON document",
 		"The kubelet and YAML do; a file that was put together from two is no error."),
+	on(ofPod, `metadata\.(creationTimestamp|finalizers|generat\w+|managedFields|ownerReferences|resourceVersion|selfLink)`, ``,
+		"podrun leaves out metadata that only an API server acts on", ignored),
+	on(ofPod, `spec\.(volumes|(?:initC|c)ontainers[]\.volumeMounts)`, `kube-api-access-`,
+		"podrun leaves out the volume with a token that an API server adds",
+		"Nothing here issues the token. A warning says so."),
+	on(ofKubernetes, `metadata\.finalizers[]`, `Invalid value`, "podrun does not judge finalizers", ignored),
+	on(ofKubernetes, `metadata\.annotations`, `scheduler\.alpha\.kubernetes\.io/tolerations`,
+		"podrun does not judge the alpha annotation for tolerations", ignored),
+	on(ofKubernetes, `spec\.topologySpreadConstraints[]\..*`, ``, "podrun does not judge topology spread constraints", ignored),
 	on(ofPod, ``, `podrun makes 2 pods of it, Kubernetes 1`, "Kubernetes drops without a word what comes after `...`",
 		"`...` ends a document in YAML; nothing is dropped silently."),
 	on(ofPodrun, `metadata\.labels\.1`, `duplicate key "1", which was spelled`,

@@ -41,6 +41,7 @@ type agent struct {
 	conn         *connection.Connection // nil with Options.backend
 	network      *network.Network
 	relister     *relist.Relister
+	requests     *owner.Requests
 	tailer       *containerlog.Tailer
 	volumes      *volume.Volumes
 	names        *dns.Names
@@ -60,8 +61,11 @@ type role struct {
 	// publisher receives the statuses, and troubled the failures of actions. troubled may be nil.
 	publisher reconcile.Publisher
 	troubled  func(pod.Key, error)
-	// observer receives measurements of the relister. May be nil.
+	// stuck receives why a pod can never start. May be nil.
+	stuck func(pod.Key, error)
+	// observer and probes receive measurements of the relister and of probes. They may be nil.
 	observer relist.Observer
+	probes   probe.Observer
 }
 
 // open connects to the runtime and builds an agent.
@@ -74,6 +78,7 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 		return nil, err
 	}
 	a := &agent{o: o, role: as, probeChanges: make(chan pod.Key), halt: make(chan reconcile.Halt)}
+	a.requests = owner.NewRequests(o.Dirs, o.Log)
 	a.network = network.New(network.Options{
 		Dirs: o.Dirs, Log: o.Log, Keep: as.owner == owner.Serve, ConfDir: o.CNIConfDir, BinDirs: o.CNIBinDirs,
 		Open: o.RouteToPods,
@@ -94,10 +99,10 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 	}
 	a.relister = relist.New(listing)
 	a.tailer = containerlog.New(containerlog.Options{
-		Dirs: o.Dirs, Rotation: o.LogRotation, Unwatched: o.machine != nil, Log: o.Log,
+		Dirs: o.Dirs, Rotation: o.LogRotation, Links: o.LogLinks, Unwatched: o.machine != nil, Log: o.Log,
 	})
 	a.events = event.New(o.Dirs, o.NodeName, o.Log)
-	a.prober = probe.New(probe.Options{Exec: r, Events: a.events, Log: o.Log})
+	a.prober = probe.New(probe.Options{Exec: r, Events: a.events, Observer: as.probes, Log: o.Log})
 	a.names = dns.New(dns.Options{
 		Checkpoints: r.Store(), Boot: m.Boot, ClusterDomain: o.ClusterDomain, HostIP: m.HostIP, Log: o.Log,
 	})
@@ -105,12 +110,12 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: a.names.AtStart, Log: o.Log,
 	})
 	a.loop = reconcile.Options{
-		Halt:      a.halt,
+		Halt: a.halt, Stuck: as.stuck, Requests: a.requests, Requested: a.requests.Changed,
 		Inspector: a.relister, Sandboxes: r, Containers: r, Images: r, Data: r, Owners: as.locks,
 		Volumes: a.volumes, Disk: disk.New(o.Dirs, r), Logs: a.tailer, Prober: a.prober, Results: a.probeChanges,
 		Hurry: o.Hurry, Publisher: publisher{as.publisher, a.names, m.published}, Events: a.events,
 		Troubled: as.troubled, Owner: as.owner, Boot: m.Boot, HostIP: m.HostIP, Node: m.Resources, Wall: m.wall,
-		NodeLabels: node.Labels(o.NodeName),
+		NodeLabels: node.Labels(o.NodeName, o.NodeLabels),
 		Refusal:    o.Sources.Policy.Refusal,
 		MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: m.parallel, Log: o.Log,
 	}

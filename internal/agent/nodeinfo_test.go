@@ -149,6 +149,7 @@ func TestServeBeginsAnew(t *testing.T) {
 
 func TestServeTellsHowItIs(t *testing.T) {
 	s := newServing(t)
+	s.o.Config = map[string]string{"kubeletconfig": "as serve was started"}
 	s.write("web.yaml", webManifest)
 	s.start()
 	s.until("/readyz", 200, "ok")
@@ -160,6 +161,12 @@ func TestServeTellsHowItIs(t *testing.T) {
 	s.until("/metrics", 200, "\nkubelet_running_pods 1\n", "\nkubelet_desired_pods{static=\"true\"} 1\n",
 		"\nkubelet_running_containers{container_state=\"running\"} 1\n", "\npodrun_evented_pleg_connected 1\n",
 		"\npodrun_pleg_events_total{type=\"started\"} 1\n")
+
+	s.until("/runningpods/", 200, `"items":[{"metadata":{"name":"web-n","namespace":"default","uid":"`+string(list.Items[0].UID)+`"},`+
+		`"spec":{"containers":[{"name":"c","image":"busybox","resources":{}}]},"status":{}}]`)
+	s.until("/metrics/cadvisor", 200, "\ncontainer_scrape_error 0\n", "\nmachine_cpu_cores ", `{container="",id="/",image="",`)
+	s.until("/metrics/probes", 200)
+	s.until("/configz", 200, `{"kubeletconfig":"as serve was started"}`)
 
 	// A crash is counted.
 	s.runtime.Exit(string(list.Items[0].UID)+"-c-0", 1)
@@ -189,7 +196,7 @@ func TestServeTellsHowItIs(t *testing.T) {
 	}
 	s.until("/healthz", 200, "ok")
 	s.until("/readyz", 200, "ok")
-	s.until("/metrics", 200, "\npodrun_evented_pleg_connected 1\n", "\nkubelet_evented_pleg_connection_success_count 2\n")
+	s.until("/metrics", 200, "\npodrun_evented_pleg_connected 1\n", "\npodrun_evented_pleg_connections_total 2\n")
 
 	s.stop()
 	if err := <-s.done; err != nil {

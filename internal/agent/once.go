@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"podrun.io/podrun/internal/agent/deadline"
 	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/agent/problems"
@@ -19,32 +17,8 @@ import (
 	"podrun.io/podrun/internal/status"
 )
 
-// DefaultCleanupTimeout is by default how long cleaning up may delay the end of once.
-const DefaultCleanupTimeout = 10 * time.Second
-
 // OnceOptions are the options of Once.
-type OnceOptions struct {
-	// Timeout limits the wait for results, including the preparation. 0: no limit.
-	Timeout time.Duration
-	// Remove stops and removes all pods at the end.
-	Remove bool
-	// CleanupTimeout is how long cleaning up may take once the result is known and the terminating
-	// pods have ended. 0: DefaultCleanupTimeout.
-	CleanupTimeout time.Duration
-	// Interrupted is called once if the context ends after pods were started. stops reports that
-	// pods are being terminated, within their grace periods; otherwise only the wait for the
-	// cleanup ends. May be nil.
-	Interrupted func(stops bool)
-	// Progress is called with each pod whose status changed, from several goroutines. May be nil.
-	Progress func(p *v1.Pod)
-	// Begun is called once before anything is run, with a function that returns the progress of an
-	// image's pull. May be nil.
-	Begun func(pulling func(image string) (pod.Progress, bool))
-	// Finished is called once when the results are known, before anything is removed.
-	Finished func(r result.Result)
-	// Removing is called before the logs of a pod are removed, as reconcile.Options.Removing.
-	Removing func(key pod.Key, uid pod.UID)
-}
+type OnceOptions = result.Options
 
 // onceLogTries makes once retry a log without disk space for seven seconds and then continue:
 // otherwise the caller could wait for the result without end. What is left to do after that fits
@@ -55,7 +29,7 @@ const onceLogTries = 4
 // stops the pods; at the timeout, it stops those that are not done. Once returns soon after that
 // even if something hangs; what it has begun may then continue until the process exits.
 func Once(ctx context.Context, o Options, once OnceOptions) (result.Result, error) {
-	once.CleanupTimeout = cmp.Or(once.CleanupTimeout, DefaultCleanupTimeout)
+	once.CleanupTimeout = cmp.Or(once.CleanupTimeout, result.DefaultCleanupTimeout)
 	began, prepare := time.Now(), ctx
 	if once.Timeout > 0 {
 		var enough context.CancelFunc
@@ -74,12 +48,17 @@ func Once(ctx context.Context, o Options, once OnceOptions) (result.Result, erro
 		return result.Result{}, late("reading manifests", err)
 	}
 	new(problems.Log).Report(o.Log, want)
+	if once.Desired != nil {
+		if err := once.Desired(want); err != nil {
+			return result.Result{}, err
+		}
+	}
 	locks := o.newLocks(owner.Once)
 	if err := locks.AcquireAll(prepare, slices.SortedFunc(maps.Keys(want.Pods), pod.Key.Compare)...); err != nil {
 		return result.Result{}, late("locking the pods", err)
 	}
 	pods := result.NewCollector(status.NewFiles(o.Dirs), want, once.Progress)
-	as := role{owner: owner.Once, locks: locks, publisher: pods, troubled: pods.Troubled}
+	as := role{owner: owner.Once, locks: locks, publisher: pods, troubled: pods.Troubled, stuck: pods.Stuck}
 	a, err := deadline.Promptly(prepare, func() (*agent, error) { return o.openOnce(prepare, as) })
 	if err != nil {
 		for key := range want.Pods {
@@ -87,6 +66,8 @@ func Once(ctx context.Context, o Options, once OnceOptions) (result.Result, erro
 		}
 		return result.Result{}, late("connecting to containerd", err)
 	}
+	pods.WatchPulls(a.runtime.Pulling)
+	pods.Observe(a.relister.Seen)
 	if once.Begun != nil {
 		once.Begun(a.runtime.Pulling)
 	}
@@ -128,9 +109,12 @@ func (a *agent) once(
 		a.run(work, desired, func(context.Context) {})
 	}()
 	send(work, desired, want)
-	outcome := pods.Wait(ctx, once.Timeout, once.CleanupTimeout)
+	outcome := pods.Wait(ctx, once)
 	keep := outcome.Kept(want, once.Remove)
 	grace := outcome.Ends(keep)
+	for _, p := range outcome.Unfinished() {
+		a.runtime.RetainLogs(p.UID)
+	}
 	runs := func() bool { return a.runs(outcome.Stops) }
 	heard := sync.OnceFunc(func() {
 		if once.Interrupted != nil {

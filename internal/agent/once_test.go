@@ -20,6 +20,7 @@ import (
 	"podrun.io/podrun/internal/agent/connection"
 	"podrun.io/podrun/internal/agent/deadline"
 	"podrun.io/podrun/internal/agent/node"
+	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/agent/result"
 	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -83,8 +84,11 @@ func onceManifest(name, policy, image string, more ...string) string {
 
 // run calls Once with these manifests.
 func (r *onceTest) run(manifests ...string) (result.Result, error) {
-	r.o.Stdin = strings.NewReader(strings.Join(manifests, ""))
-	return Once(r.ctx, r.o, r.once)
+	o := r.o
+	o.Stdin = strings.NewReader(strings.Join(manifests, ""))
+	o.locks = owner.NewLocks(o.Dirs, owner.Once)
+	defer o.locks.Close() // what once did not wait for ends with its process
+	return Once(r.ctx, o, r.once)
 }
 
 // mustRun is run, but fails the test on an error. It also returns how long run took.

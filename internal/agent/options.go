@@ -32,9 +32,15 @@ type Options struct {
 	// KeepLogs and Log are not used.
 	Connect connection.Options
 	Sources sources.Options
-	Stdin   io.Reader
+	// Settings are the flags of Sources, which serve saves for other commands. May be nil.
+	Settings sources.Settings
+	// Config is what serve shows of its settings at /configz, without secrets.
+	Config any
+	Stdin  io.Reader
 	// NodeName is the suffix of every pod name, in lower case.
-	NodeName     string
+	NodeName string
+	// NodeLabels are labels of the node beside those that every node has, which they override.
+	NodeLabels   map[string]string
 	RelistPeriod time.Duration
 	// Events is "auto", "on" or "off": whether to subscribe to the runtime's event stream.
 	Events string
@@ -59,6 +65,8 @@ type Options struct {
 	ImageDir string
 	// LogRotation says when container logs are rotated and how many files are kept.
 	LogRotation containerlog.Rotation
+	// LogLinks makes links to container logs in Dirs.LogLinks.
+	LogLinks bool
 	// Halt says how pods are terminated when the machine shuts down.
 	Halt shutdown.Options
 	// Garbage says when unused images are removed and when a disk counts as too full.
@@ -129,7 +137,7 @@ func (o Options) archives() images.Archives {
 }
 
 // Diff returns what Serve would change on the pods of this machine now; see sources.Opener.Diff.
-func Diff(ctx context.Context, o Options) ([]manifest.Change, manifest.Desired, error) {
+func Diff(ctx context.Context, o Options) ([]sources.Change, manifest.Desired, error) {
 	from := o.opener()
 	from.CacheDir, from.CacheReadOnly = o.Dirs.Manifests(), true
 	return from.Diff(ctx, o.Dirs, volume.Outdated)

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"podrun.io/podrun/internal/agent/images"
@@ -56,13 +55,15 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 		err = info.Listen(o.Listen)
 	}
 	if errors.Is(err, server.ErrAddress) {
-		return fmt.Errorf("%w: --listen: %w", sources.ErrUsage, err)
+		return sources.Usage(err)
 	}
 	if err != nil {
 		return err
 	}
+	record := sources.NewRecord(files)
 	a, err := open(ctx, o, role{
-		owner: owner.Serve, locks: o.newLocks(owner.Serve), publisher: files, observer: info.Observer(),
+		owner: owner.Serve, locks: o.newLocks(owner.Serve), publisher: record,
+		observer: info.Observer(), probes: info.Probes(),
 	})
 	if err != nil {
 		return err
@@ -79,7 +80,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if err != nil {
 		return err
 	}
-	from.Running = sources.Origins(stored)
+	from.Running, from.Record = sources.Origins(stored), record.Seed(stored)
 	all, err := from.Open()
 	if err != nil {
 		return err
@@ -89,19 +90,17 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 		return err
 	}
 	notify := sdnotify.Notifier{Watchdog: o.Watchdog, Log: o.Log}
-	s := service{agent: a, info: info, notify: notify, archives: o.archives()}
-	s.ping = make(chan struct{})
-	a.loop.Ping = s.ping
+	s := service{agent: a, info: info, notify: notify, archives: o.archives(), ping: make(chan struct{})}
 	if a.conn != nil {
 		s.keeper = a.newKeeper()
 	}
-	serving, end := context.WithCancelCause(ctx)
+	s.pods = s.newPods()
+	serving, end := s.pods.Outlive(ctx)
 	defer end(nil)
 	removed := func() bool { return errors.Is(context.Cause(serving), errRunRemoved) }
-	a.loop.StopAll = func() bool { return stopPods && !removed() }
+	a.loop.Ping, a.loop.StopAll = s.ping, func() bool { return stopPods && !removed() }
 	a.loop.Terminates = func(seen pod.Observed) bool { return seen.Owner == owner.Serve || len(seen.Data) == 0 }
 	o.Log.Info("serving", "manifests", sources.Names(all), "node", o.NodeName)
-	defer context.AfterFunc(ctx, s.notify.Stopping)()
 	desired := make(chan manifest.Desired)
 	a.run(serving, desired, func(ctx context.Context) {
 		in := make(chan manifest.Desired)
@@ -127,17 +126,12 @@ type service struct {
 	archives images.Archives
 	notify   sdnotify.Notifier
 	ping     chan struct{} // from notify to the loop
+	pods     *shutdown.Pods
 }
 
 // newKeeper creates the garbage collector, which prevents the disks from filling up.
 func (a *agent) newKeeper() *gc.Keeper {
-	disks := []gc.Disk{{Name: "nodefs", Path: a.o.Dirs.Root}, {Name: "logfs", Path: a.o.Dirs.Log, Logs: true}}
-	root := a.conn.Driver.ImageRoot()
-	if root == "" {
-		disks[0].Images = true
-	} else {
-		disks = append(disks, gc.Disk{Name: "imagefs", Path: root, Images: true})
-	}
+	disks := gc.Disks(a.o.Dirs.Root, a.o.Dirs.Log, a.conn.Driver.ImageRoot())
 	return gc.New(gc.Options{
 		Images: a.conn.Driver, Logs: orphangc.Collector{Dirs: a.o.Dirs, Pods: a.runtime},
 		Disks: disks, Policy: a.o.Garbage, Record: a.o.Dirs.ImageFiles().Used(), Log: a.o.Log,
@@ -146,20 +140,28 @@ func (a *agent) newKeeper() *gc.Keeper {
 
 // start starts what serve does besides running pods, until ctx ends.
 func (s *service) start(ctx context.Context, running *sync.WaitGroup) {
+	if err := s.o.Settings.Save(s.o.Dirs); err != nil {
+		s.o.Log.Warn("podrun diff cannot show what this serve would do", "err", err)
+	}
 	running.Go(func() { s.notify.Run(ctx, s.ping) })
 	if s.o.machine == nil {
-		parts := nodeinfo.Parts{Relister: s.relister, Keeper: s.keeper}
+		parts := nodeinfo.Parts{Relister: s.relister, Keeper: s.keeper, Config: s.o.Config}
 		if s.conn != nil {
 			parts.Disks = nodeinfo.NewDisks(s.o.Dirs, s.conn.Driver)
 		}
 		running.Go(func() { heap.Tune(ctx, s.o.Log) })
 		running.Go(func() { s.ended("http", s.info.Run(ctx, parts)) })
 	}
-	pods := shutdown.Pods{Options: s.o.Halt, Runtime: s.runtime, Loop: s.halt, Log: s.o.Log}
-	running.Go(func() { s.ended("logind", pods.Run(ctx)) })
+	running.Go(func() { s.ended("logind", s.pods.Run(ctx)) })
 	if s.keeper != nil {
 		running.Go(func() { s.ended("gc", s.keeper.Run(ctx)) })
 	}
+}
+
+// newPods returns what terminates the pods when the machine shuts down.
+func (s *service) newPods() *shutdown.Pods {
+	o, m := s.o, s.notify
+	return &shutdown.Pods{Options: o.Halt, Runtime: s.runtime, Loop: s.halt, Manager: m, Hurry: o.Hurry, Log: o.Log}
 }
 
 // pass stores, logs and passes on the desired sets of the sources until ctx ends.
@@ -177,8 +179,9 @@ func (s *service) pass(ctx context.Context, in <-chan manifest.Desired, out chan
 			}
 			s.info.SetDesired(want)
 			logged.Report(s.o.Log, want)
-			if err := file.Write(want.Problems); err != nil {
-				s.o.Log.Warn("podrun get cannot show manifest problems", "err", err)
+			saved := errors.Join(file.Write(want.Problems), status.SaveWorkloads(s.o.Dirs, want.Workloads))
+			if err := saved; err != nil {
+				s.o.Log.Warn("podrun get cannot show manifest problems or workloads", "err", err)
 			}
 			select {
 			case out <- want:

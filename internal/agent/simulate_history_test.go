@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/agent/result"
 	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/manifest"
@@ -356,7 +357,7 @@ func (s *simulation) takeOver() {
 		return
 	}
 	p := randomPod(s.r, i, s.next(), v1.RestartPolicyAlways)
-	<-s.runOnce([]*v1.Pod{p}, OnceOptions{Timeout: time.Minute}, false).done
+	<-s.runOnce([]*v1.Pod{p}, OnceOptions{Timeout: time.Minute, Stable: result.DefaultStable}, false).done
 	s.pass(time.Duration(s.r.Int64N(int64(20 * time.Second))))
 	s.pods[i].pod, s.pods[i].byURL = p, false
 	s.put(i)
@@ -384,7 +385,10 @@ func (s *simulation) once() {
 		p := randomPod(s.r, index, s.next(), policy)
 		pods = append(pods, p)
 	}
-	options := OnceOptions{Timeout: time.Duration(5+s.r.IntN(100)) * time.Second, Remove: s.r.IntN(2) == 0}
+	options := OnceOptions{
+		Timeout: time.Duration(5+s.r.IntN(100)) * time.Second, Remove: s.r.IntN(2) == 0,
+		Stable: result.DefaultStable, PullTimeout: 20 * time.Second,
+	}
 	s.runOnce(pods, options, s.r.IntN(2) == 0)
 }
 

@@ -298,8 +298,8 @@ func (p *process) StartContainer(ctx context.Context, s runtime.Start) error {
 	p.owns(key, "StartContainer")
 	var cut error
 	recorded := s.Started
-	s.Started = func() error {
-		if err := recorded(); err != nil {
+	s.Started = func(user string) error {
+		if err := recorded(user); err != nil {
 			return err
 		}
 		if _, cut = p.enter(ctx, "start task", key.Name+" "+i.name); cut != nil {

@@ -4,9 +4,13 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"podrun.io/podrun/internal/containerlog/cri"
+	"podrun.io/podrun/internal/containerlog/links"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/test"
 )
 
 // TestLogsFollowNoLink: a group may be able to write the log directory, or what is above it. What it puts there never
@@ -59,4 +63,67 @@ func size(t *testing.T, path string) (all int64) {
 		return err
 	}))
 	return all
+}
+
+// TestLinksToLogs: collectors find the log of a followed instance by its link, that of one which ended before it was
+// followed, and none of what is removed.
+func TestLinksToLogs(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	r.inst.ID = strings.Repeat("a", 32)
+	r.dirs.LogLinks = filepath.Join(filepath.Dir(r.dirs.Log), "containers")
+	must(t, os.MkdirAll(r.rawDir(), 0o755))
+	r.append(cri.Stdout, "hello\n")
+	link := filepath.Join(r.dirs.LogLinks, r.inst.Key.Name+"_"+r.inst.Key.Namespace+"_"+r.inst.Container+"-"+r.inst.ID+".log")
+	exists := func() bool { _, err := os.Lstat(link); return err == nil }
+	ctx, cancel := context.WithCancel(t.Context())
+	running := func(links bool) (*Tailer, func()) {
+		tailer := New(Options{Dirs: r.dirs, Links: links, Log: quiet})
+		ctx, cancel := context.WithCancel(ctx)
+		done := make(chan error)
+		go func() { done <- tailer.Run(ctx) }()
+		return tailer, func() { cancel(); <-done }
+	}
+	defer cancel()
+	tailer, stop := running(true)
+	tailer.Follow(r.inst, 0)
+	test.Eventually(t, "the log behind the link", func() bool {
+		text, err := os.ReadFile(link)
+		return err == nil && strings.HasSuffix(string(text), " stdout F hello\n")
+	})
+	stop()
+	// podrun is started again, and makes no links any more: those that it made go.
+	tailer, stop = running(false)
+	tailer.Follow(r.inst, 0)
+	test.Eventually(t, "the link to go", func() bool { return !exists() })
+	stop()
+	tailer = New(Options{Dirs: r.dirs, Links: true, Log: quiet}) // does not run: the container was too quick
+	must(t, tailer.Finish(ctx, r.inst))
+	if !exists() {
+		t.Error("no link to the log of a container that has ended")
+	}
+	next := r.inst
+	next.Attempt++
+	must(t, tailer.RemoveLogs(pod.Instance{Key: r.inst.Key, UID: r.inst.UID, Container: "other", Attempt: 9}))
+	if !exists() {
+		t.Error("removed with another container's")
+	}
+	must(t, tailer.RemoveLogs(next))
+	if exists() {
+		t.Error("the link is left, without its log")
+	}
+	must(t, links.Create(r.dirs, r.inst))
+	tailer.Forget(r.inst.UID)
+	if exists() {
+		t.Error("the link is left, without its pod")
+	}
+	// What cannot be made keeps nothing from its log.
+	must(t, os.RemoveAll(r.dirs.LogLinks))
+	must(t, os.WriteFile(r.dirs.LogLinks, nil, 0o600))
+	again := r.successor()
+	again.append(cri.Stdout, "later\n")
+	must(t, tailer.Finish(ctx, again.inst))
+	if out, _ := again.read(cri.ReadOptions{}); !strings.HasSuffix(out, "later\n") {
+		t.Errorf("%q", out)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/containerlog/cri"
+	"podrun.io/podrun/internal/containerlog/links"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
@@ -203,8 +204,11 @@ func compressTo(path string, in io.Reader, like os.FileInfo) error {
 }
 
 // RemoveLogs removes the logs of an instance that was removed, and those of all earlier attempts of its
-// container.
+// container, with the links to them.
 func (t *Tailer) RemoveLogs(last pod.Instance) error {
+	if err := links.RemoveUpTo(t.o.Dirs, last); err != nil {
+		t.o.Log.Warn("removing the links to a container's old logs failed", "container", last.Container, "err", err)
+	}
 	dir := filepath.Dir(t.o.Dirs.ContainerLog(last.Key, last.UID, last.Container, last.Attempt))
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -96,6 +96,7 @@ func (r *scheduler) start(inst pod.Instance) {
 	i := &instance{inst: inst, conv: c, log: r.tailer.o.Log.With(
 		"pod", inst.Key, "container", inst.Container, "attempt", inst.Attempt)}
 	r.open[inst] = i
+	r.tailer.link(inst)
 	r.watchFiles(i)
 	r.enqueue(i)
 }

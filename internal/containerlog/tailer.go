@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/containerlog/links"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/watch"
@@ -47,6 +48,9 @@ const (
 type Options struct {
 	Dirs     layout.Dirs
 	Rotation Rotation
+	// Links makes links to the logs of instances in Dirs.LogLinks. Without it those that were made
+	// before are removed for followed instances and what their containers ran before.
+	Links bool
 	// Unwatched disables inotify; output is then looked for every half a minute.
 	Unwatched bool
 	Log       *slog.Logger
@@ -62,6 +66,8 @@ type Tailer struct {
 	mu       sync.Mutex
 	followed map[pod.Instance]int // PID of the container's first process; 0: unknown
 	rotated  map[string]bool      // logs whose segments have to be cleaned
+
+	linking sync.Once // a link that could not be made was logged
 }
 
 // New returns a Tailer that follows no instance.
@@ -102,6 +108,7 @@ func (t *Tailer) Finish(ctx context.Context, inst pod.Instance) error {
 		return fmt.Errorf("finishing log: %w", err)
 	}
 	defer c.close()
+	t.link(inst) // Run may not have seen the instance
 	if t.awaitWriters(ctx, c) != nil {
 		return ctx.Err()
 	}
@@ -136,9 +143,28 @@ func (t *Tailer) awaitWriters(ctx context.Context, c *converter) error {
 	return nil
 }
 
-// Forget stops following all instances of a pod revision whose files are about to be removed.
+// Forget stops following all instances of a pod revision whose files are about to be removed, and
+// removes the links to its logs.
 func (t *Tailer) Forget(uid pod.UID) {
 	t.unfollow(func(i pod.Instance) bool { return i.UID == uid })
+	if err := links.RemoveRevision(t.o.Dirs, uid); err != nil {
+		t.o.Log.Warn("removing the links to a pod's logs failed", "uid", uid, "err", err)
+	}
+}
+
+// link makes the link to the log of an instance, or removes what links its container has. No pod
+// depends on it: an error is logged once.
+func (t *Tailer) link(inst pod.Instance) {
+	change := links.RemoveUpTo
+	if t.o.Links {
+		change = links.Create
+	}
+	if err := change(t.o.Dirs, inst); err != nil {
+		t.linking.Do(func() {
+			t.o.Log.Warn("log collectors do not find all container logs by their links",
+				"dir", t.o.Dirs.LogLinks, "err", err)
+		})
+	}
 }
 
 func (t *Tailer) unfollow(which func(pod.Instance) bool) {

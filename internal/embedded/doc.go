@@ -1,8 +1,8 @@
-// Package embedded is podrun's own containerd: a minimal daemon that runs in a detached re-exec of
-// podrun, and the runc shim in the same binary. Start reading at Ensure, with which a client starts the
-// daemon and gets a Lease that it holds while it uses the daemon. Serve is what the re-exec runs.
-// Dispatch runs the shim, or the stand-in for runc (package secretenv), if the binary was called by the
-// name of one of them.
+// Package embedded is podrun's own containerd: a minimal daemon that runs in a detached re-exec of podrun,
+// and the runc shim (package runcshim) in the same binary. Start reading at Ensure, with which a client
+// starts the daemon and gets a Lease that it holds while it uses the daemon. Serve is what the re-exec
+// runs. Dispatch runs the shim, or the stand-in for runc (package secretenv), if the binary was called by
+// the name of one of them.
 //
 // The package does not own any container: its clients do. It does not include runc, which must be on
 // PATH. It does not pull images and does not know pods.

@@ -21,7 +21,7 @@ import (
 
 func TestEnsureStartsOnceAndEndsByItself(t *testing.T) {
 	o := options(t)
-	if embedded.Running(o.Dirs) {
+	if embedded.Running(o.Dirs) || embedded.PID(o.Dirs) != 0 {
 		t.Fatal("running before the start")
 	}
 	begin := time.Now()
@@ -35,6 +35,9 @@ func TestEnsureStartsOnceAndEndsByItself(t *testing.T) {
 	begin = time.Now()
 	second := ensure(t, o)
 	t.Logf("ready: cold %v, warm %v; daemon's %s", cold, time.Since(begin), rss(t, pid))
+	if got := embedded.PID(o.Dirs); got != pid {
+		t.Errorf("process ID %d, want %d", got, pid)
+	}
 	if got := daemonPID(t, o.Dirs); got != pid {
 		t.Errorf("second Ensure started daemon %d beside %d", got, pid)
 	}
@@ -55,6 +58,9 @@ func TestEnsureStartsOnceAndEndsByItself(t *testing.T) {
 	}
 	second.Close()
 	eventually(t, "the daemon ends without leases", func() bool { return !embedded.Running(o.Dirs) })
+	if got := embedded.PID(o.Dirs); got != 0 {
+		t.Errorf("process ID %d after its end", got)
+	}
 	for _, left := range []string{first.Address(), filepath.Join(o.Dirs.Embedded().State(), "ttrpc.sock")} {
 		if _, err := os.Lstat(left); err == nil {
 			t.Errorf("left behind: %s", left)

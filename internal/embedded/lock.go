@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -130,6 +132,21 @@ func Running(d layout.Dirs) bool {
 		return false
 	}
 	return l.Type != unix.F_UNLCK
+}
+
+// PID returns the process ID of the daemon of these directories, 0 if none runs. A daemon that is just
+// starting may not have a process ID yet.
+func PID(d layout.Dirs) int {
+	if !Running(d) {
+		return 0
+	}
+	text, err := os.ReadFile(daemonLock(d))
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	pid, _ := strconv.Atoi(line) // 0 before the daemon has written it
+	return pid
 }
 
 // pause waits for d, or until ctx ends and returns its cause.

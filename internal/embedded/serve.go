@@ -148,7 +148,6 @@ func reportReady(fd int) {
 // startContainerd starts the daemon, which answers requests when this returns. stop may be called
 // more than once.
 func startContainerd(ctx context.Context, o Options, snapshotter string) (stop func(), err error) {
-	keepPlugins(func(uri string) bool { return uri != shimPlugin })
 	cfg := config(o, snapshotter)
 	if err := server.CreateTopLevelDirectories(cfg); err != nil {
 		return nil, err

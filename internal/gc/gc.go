@@ -50,6 +50,16 @@ type Disk struct {
 	Images, Logs bool
 }
 
+// Disks returns the disks of podrun's data, of the pods' logs and of images. images is "" if they are
+// on the file system of the data.
+func Disks(data, logs, images string) []Disk {
+	disks := []Disk{{Name: "nodefs", Path: data, Images: images == ""}, {Name: "logfs", Path: logs, Logs: true}}
+	if images != "" {
+		disks = append(disks, Disk{Name: "imagefs", Path: images, Images: true})
+	}
+	return disks
+}
+
 // Policy says when images and logs are removed. The percentages High and Low are of the used space
 // on the images' file system.
 type Policy struct {

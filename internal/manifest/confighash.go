@@ -159,9 +159,9 @@ func (s Sources) givenUIDs() map[pod.UID]bool {
 	return given
 }
 
-// sameConfig reports whether the ConfigMaps and Secrets of wanted have the content with which the
+// SameConfig reports whether the ConfigMaps and Secrets of wanted have the content with which the
 // running pod was started; true also if that is not known.
-func sameConfig(running, wanted *v1.Pod) bool {
+func SameConfig(running, wanted *v1.Pod) bool {
 	now := wanted.Annotations[AnnotationConfig]
 	return now == "" || now == running.Annotations[AnnotationConfig]
 }

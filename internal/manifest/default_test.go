@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -54,21 +53,6 @@ func TestDefaultOfAFileKey(t *testing.T) {
 	}
 	if optional := loaded.Pods[0].Spec.Containers[0].Env[0].ValueFrom.FileKeyRef.Optional; optional == nil || *optional {
 		t.Errorf("optional: %v", optional)
-	}
-}
-
-func TestPullPolicy(t *testing.T) {
-	t.Parallel()
-	digest := "sha256:" + strings.Repeat("0", 64)
-	for image, want := range map[string]v1.PullPolicy{
-		"i": v1.PullAlways, "i:latest": v1.PullAlways, "host:5000/i": v1.PullAlways, "i:1": v1.PullIfNotPresent,
-		"host:5000/i:1": v1.PullIfNotPresent, "i@sha256:0": v1.PullIfNotPresent, "i:latest@sha256:0": v1.PullIfNotPresent,
-		"i@" + digest: v1.PullIfNotPresent, "i:1@" + digest: v1.PullIfNotPresent, "i:latest@" + digest: v1.PullAlways,
-		"UPPER": v1.PullIfNotPresent, "https://i": v1.PullIfNotPresent,
-	} {
-		if got := pullPolicy(image); got != want {
-			t.Errorf("%s: %s", image, got)
-		}
 	}
 }
 

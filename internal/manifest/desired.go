@@ -5,11 +5,13 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
 )
 
 // Annotations that a loaded pod carries. The kubernetes.io ones are the kubelet's.
@@ -28,10 +30,20 @@ const (
 	// AnnotationError is set on pods in output only: the errors of the pod's manifest, because of
 	// which the pod may not run what the manifest says now.
 	AnnotationError = "podrun.io/manifest-error"
+	// AnnotationWarnings has the warnings about fields of the pod's manifest that are ignored, one a line.
+	AnnotationWarnings = "podrun.io/manifest-warnings"
 	// AnnotationNext is set on pods in output only: the time at which a failed action is tried
 	// again, RFC 3339.
 	AnnotationNext = "podrun.io/next-attempt"
 )
+
+// OwnAnnotations returns the annotations that podrun alone writes.
+func OwnAnnotations() []string {
+	return []string{
+		AnnotationHash, AnnotationManifestHash, AnnotationSource, AnnotationSeen, AnnotationManifest, AnnotationConfig,
+		AnnotationError, AnnotationWarnings, AnnotationNext, workload.Annotation,
+	}
+}
 
 // The names of the kubelet's kinds of source.
 const (
@@ -114,15 +126,34 @@ func Problems(origin Origin, blind bool, err error) []Problem {
 	return all
 }
 
-// MarkSeen sets AnnotationSeen of each pod to now. In place of a pod whose revision is already in
-// before, it puts that earlier object into pods, with its annotation.
-func MarkSeen(pods, before []*v1.Pod, now time.Time) {
-	for i, p := range pods {
+// FieldWarnings returns the warnings about ignored fields of a manifest as problems of its pods.
+func (l Loaded) FieldWarnings(origin Origin) []Problem {
+	var all []Problem
+	for _, w := range l.Warnings {
+		all = append(all, Problem{Origin: origin, Key: w.Key, Err: w})
+	}
+	return all
+}
+
+// MarkSeen sets AnnotationSeen of each pod and template to now. In place of a pod whose revision is already
+// in before, it puts that earlier object into l, with its annotation.
+func (l Loaded) MarkSeen(before Loaded, now time.Time) {
+	same := func(a, b *v1.Pod) bool {
+		return a.UID == b.UID && a.Name == b.Name && a.Namespace == b.Namespace && ManifestHash(a) == ManifestHash(b)
+	}
+	for i, p := range l.Pods {
 		p.Annotations[AnnotationSeen] = now.Format(time.RFC3339)
-		for _, old := range before {
-			if old.UID == p.UID && old.Name == p.Name && old.Namespace == p.Namespace &&
-				manifestHash(old) == manifestHash(p) {
-				pods[i] = old
+		for _, old := range before.Pods {
+			if same(old, p) {
+				l.Pods[i] = old
+			}
+		}
+	}
+	for _, w := range l.Workloads {
+		w.Template.Annotations[AnnotationSeen] = now.Format(time.RFC3339)
+		for _, old := range before.Workloads {
+			if old.ID == w.ID && same(old.Template, w.Template) {
+				w.Template.Annotations[AnnotationSeen] = old.Template.Annotations[AnnotationSeen]
 			}
 		}
 	}
@@ -141,6 +172,9 @@ type Snapshot struct {
 	GivenUIDs []pod.UID
 	// Objects are the ConfigMaps and Secrets, with those of the last good content of invalid files.
 	Objects []Object
+	// Workloads are the documents that pods are made from, with those of the last good content of
+	// invalid files.
+	Workloads []*workload.Workload
 	// Problems are the errors of documents that cannot be used.
 	Problems []Problem
 	// Warnings are about documents that are used nevertheless.
@@ -162,6 +196,10 @@ type Source interface {
 // Desired is the desired state: the merged content of all sources.
 type Desired struct {
 	Pods map[pod.Key]*v1.Pod
+	// Workloads are the documents that some of the pods were made from.
+	Workloads []*workload.Workload
+	// Retained are pods of workloads that are not desired, and that wait until others are removed.
+	Retained map[pod.Key]bool
 	// Objects are the ConfigMaps and Secrets that the pods may refer to.
 	Objects  pod.Objects
 	Problems []Problem
@@ -180,12 +218,28 @@ type Desired struct {
 // Keeps reports whether a pod that is not in Pods must not be removed, because the content of its
 // origin is not known, or because an invalid manifest has a pod of its name.
 func (d Desired) Keeps(p *v1.Pod) bool {
-	return !d.Complete || slices.ContainsFunc(d.Problems, func(problem Problem) bool { return problem.keeps(p) })
+	return !d.Complete || d.Retained[pod.KeyOf(p)] ||
+		slices.ContainsFunc(d.Problems, func(problem Problem) bool { return problem.Keeps(p) })
 }
 
-// keeps reports whether the manifest with the problem may contain p, which runs.
-func (problem Problem) keeps(p *v1.Pod) bool {
-	return problem.Blind && problem.Origin.covers(OriginOf(p)) || problem.Key == pod.KeyOf(p)
+// Keeps reports whether the manifest with the problem may contain p, which runs.
+func (problem Problem) Keeps(p *v1.Pod) bool {
+	return problem.Blind && problem.Origin.covers(OriginOf(p)) || slices.Contains(keysOf(p), problem.Key)
+}
+
+// keysOf returns the keys by which a problem can concern p: its own and, if it is the pod of a workload,
+// that of the workload's template.
+func keysOf(p *v1.Pod) []pod.Key {
+	keys := []pod.Key{pod.KeyOf(p)}
+	of, ok := workload.Of(p)
+	if !ok {
+		return keys
+	}
+	suffix := "-" + p.Spec.NodeName
+	if !strings.HasSuffix(p.Name, suffix) {
+		suffix = ""
+	}
+	return append(keys, pod.Key{Namespace: p.Namespace, Name: of.Key.Name + suffix})
 }
 
 // covers reports whether other is o, or a file directly in o: o may have been a directory when

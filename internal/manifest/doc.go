@@ -2,8 +2,7 @@
 //
 // It owns the defaults and the identity of pods (Load), the result of one source of manifests
 // (Snapshot), the desired state made of all sources (Merge, Desired), and what a manifest changes
-// on a pod that runs (SameRun, Adopt, Changes). It is pure but for Mux, which merges snapshots as
-// they arrive, and Reader, which bounds the time of a load.
+// on a pod that runs (SameRun, Adopt). It is pure.
 //
 // Of a load, package decode parses the text, package support refuses unsupported fields, and
 // package validate checks the values. Files, URLs and commands are read by the packages below

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,9 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/manifest/defaults"
 	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
 )
 
 // Stdin is the path that stands for standard input.
@@ -33,6 +34,8 @@ type LoadOptions struct {
 	NoSuffix bool
 	// Policy refuses pods that need more privileges than it allows; nil allows all pods.
 	Policy *validate.Policy
+	// Rules say which fields that podrun ignores are accepted.
+	Rules support.Rules
 }
 
 func (o LoadOptions) kind() SourceKind { return o.Kind.orFile() }
@@ -44,6 +47,10 @@ type Loaded struct {
 	GivenUIDs []pod.UID
 	// Objects are the ConfigMaps and Secrets.
 	Objects []Object
+	// Workloads are the documents that pods are made from.
+	Workloads []*workload.Workload
+	// Warnings are about fields that are ignored, in the order of lines.
+	Warnings []FieldError
 }
 
 // FieldError is one error in a manifest.
@@ -109,13 +116,21 @@ func Load(data []byte, o LoadOptions) (Loaded, error) {
 		slices.SortStableFunc(l.errs, func(a, b FieldError) int { return cmp.Compare(a.Line, b.Line) })
 		return Loaded{}, &InvalidError{Errors: slices.Compact(l.errs)}
 	}
+	if l.moreWarnings {
+		l.loaded.Warnings = append(l.loaded.Warnings, FieldError{
+			File:    l.file(),
+			Line:    l.loaded.Warnings[len(l.loaded.Warnings)-1].Line,
+			Message: fmt.Sprintf("more is ignored or passed over than these %d warnings say", decode.MaxErrors),
+		})
+	}
+	slices.SortStableFunc(l.loaded.Warnings, func(a, b FieldError) int { return cmp.Compare(a.Line, b.Line) })
 	return l.loaded, nil
 }
 
 // emptyMessage returns the error message for a manifest without any document.
 func emptyMessage(path string) string {
 	if path == Stdin {
-		return "is empty: there is no pod in it"
+		return "is empty: there is no pod in it; is the command before the pipe right?"
 	}
 	return "is empty; remove the file to stop what it ran"
 }
@@ -127,19 +142,37 @@ type loader struct {
 	// objects has the names of the ConfigMaps and Secrets so far.
 	objects map[Name]bool
 	errs    []FieldError
-	// more is set if there are more than decode.MaxErrors errors.
-	more bool
+	// more is set if there are more than decode.MaxErrors errors, moreWarnings if there are more warnings.
+	more, moreWarnings bool
 }
 
 func (l *loader) fail(e FieldError) {
 	if l.full() {
 		return
 	}
-	e.File = l.Origin.Path
-	if e.File == Stdin {
-		e.File = "stdin"
-	}
+	e.File = l.file()
 	l.errs = append(l.errs, e)
+}
+
+func (l *loader) file() string {
+	if l.Origin.Path == Stdin {
+		return "stdin"
+	}
+	return l.Origin.Path
+}
+
+// warn adds warnings about fields of o, as long as there are not more than decode.MaxErrors.
+func (l *loader) warn(o object, warnings []decode.Error, key pod.Key) {
+	for _, w := range warnings {
+		if len(l.loaded.Warnings) == decode.MaxErrors {
+			l.moreWarnings = true
+			return
+		}
+		path := o.at(w.Path)
+		l.loaded.Warnings = append(l.loaded.Warnings, FieldError{
+			File: l.file(), Line: o.doc.LineOf(path), Field: path, Message: w.Message, Key: key,
+		})
+	}
 }
 
 // full reports whether there are decode.MaxErrors errors already. It then sets more, so it is
@@ -169,102 +202,22 @@ func (l *loader) failAt(o object, field, message string, key pod.Key) {
 	l.fail(FieldError{Line: o.doc.LineOf(path), Field: path, Message: message, Key: key})
 }
 
-func (l *loader) document(d *decode.Document) {
-	value, ok := d.Value.(map[string]any)
-	o := object{doc: d, value: value}
-	if !ok {
-		l.failAt(o, "", "is not an object with apiVersion and kind", pod.Key{})
-		return
-	}
-	switch kind, ok := l.kind(o, "Pod", "PodList", "List", KindConfigMap, KindSecret); {
-	case !ok:
-	case kind == "Pod":
-		l.pod(o)
-	case kind == KindConfigMap || kind == KindSecret:
-		l.object(o, kind)
-	default:
-		l.list(o, kind)
-	}
-}
-
-// kind returns the kind of an object and whether it is one of kinds, with apiVersion v1; otherwise
-// it adds an error.
-func (l *loader) kind(o object, kinds ...string) (string, bool) {
-	good := true
-	fail := func(field, format string, args ...any) {
-		l.failAt(o, field, fmt.Sprintf(format, args...), pod.Key{})
-		good = false
-	}
-	kind, isString := o.value["kind"].(string)
-	version, _ := o.value["apiVersion"].(string)
-	switch {
-	case o.value["kind"] == nil || isString && kind == "":
-		fail("kind", "Required value: one of %s", strings.Join(kinds, ", "))
-	case !slices.Contains(kinds, kind):
-		fail("kind", "Unsupported value: %s: supported values: %s",
-			decode.Canonical(o.value["kind"]), strings.Join(kinds, ", "))
-		return "", false
-	}
-	switch {
-	case o.value["apiVersion"] == nil || o.value["apiVersion"] == "":
-		fail("apiVersion", "Required value: v1")
-	case version != "v1":
-		fail("apiVersion", "Unsupported value: %s: supported values: v1", decode.Canonical(o.value["apiVersion"]))
-	}
-	return kind, good
-}
-
-// listType has the fields of a PodList or List.
-type listType struct {
-	metav1.TypeMeta `json:",inline"`
-	Metadata        metav1.ListMeta `json:"metadata"`
-	Items           []any           `json:"items"`
-}
-
-func (l *loader) list(o object, kind string) {
-	for _, e := range decode.Check(o.value, reflect.TypeFor[listType](), o.path, nil) {
-		l.failAt(o, e.Path, e.Message, pod.Key{})
-	}
-	items, _ := o.value["items"].([]any)
-	for i, item := range items {
-		one := object{doc: o.doc, path: o.at("items[" + strconv.Itoa(i) + "]")}
-		value, ok := item.(map[string]any)
-		if !ok {
-			l.failAt(one, "", "is not an object", pod.Key{})
-			continue
-		}
-		one.value = value
-		// The items of a PodList need no kind and apiVersion.
-		if kind == "PodList" && value["kind"] == nil && value["apiVersion"] == nil {
-			l.pod(one)
-			continue
-		}
-		kinds := []string{"Pod"}
-		if kind == "List" {
-			kinds = []string{"Pod", KindConfigMap, KindSecret}
-		}
-		switch kind, ok := l.kind(one, kinds...); {
-		case !ok:
-		case kind == "Pod":
-			l.pod(one)
-		default:
-			l.object(one, kind)
-		}
-	}
-}
-
 func (l *loader) pod(o object) {
 	written := decode.Canonical(o.value)
-	errs := decode.Check(o.value, reflect.TypeFor[v1.Pod](), "", misplacedFields())
-	errs = append(errs, support.Check(o.value)...)
+	f := findings{errs: decode.Check(o.value, reflect.TypeFor[v1.Pod](), "", misplacedFields(""))}
+	refused, ignored := support.Check(o.value)
+	f.errs, f.warnings = append(f.errs, refused...), ignored
 	p, err := decodePod(o.value)
 	if err != nil {
-		errs = append(errs, decode.Error{Message: err.Error()})
+		f.errs = append(f.errs, decode.Error{Message: err.Error()})
 	}
-	setDefaults(p)
-	errs = withUnexplained(errs, validate.Pod(p, l.NodeName, l.fullName(p.Name)))
+	l.ignore(p, &f)
+	defaults.Set(p)
+	errs := withUnexplained(f.errs, validate.Pod(p, l.NodeName, l.fullName(p.Name)))
+	f.drop(p)
 	given := p.UID
 	setIdentity(p, written, l.LoadOptions)
+	annotateWarnings(p, f.warnings)
 	key := pod.KeyOf(p)
 	if p.Name == "" || p.Namespace == "" {
 		key = pod.Key{}
@@ -275,10 +228,7 @@ func (l *loader) pod(o object) {
 	if len(errs) > 0 {
 		return
 	}
-	if forbidden := l.Policy.Judge(p); len(forbidden) > 0 {
-		for _, e := range forbidden {
-			l.failAt(o, e.Field, e.ErrorBody(), key)
-		}
+	if l.forbidden(o, "", p, key) {
 		return
 	}
 	line := o.doc.LineOf(o.at("metadata.name"))
@@ -289,20 +239,31 @@ func (l *loader) pod(o object) {
 	}
 	l.seen[key] = line
 	l.loaded.Pods = append(l.loaded.Pods, p)
+	l.warn(o, f.warnings, key)
 	if given != "" {
 		l.loaded.GivenUIDs = append(l.loaded.GivenUIDs, given)
 	}
 }
 
+// forbidden reports whether a pod requests more privileges than the policy allows; then it adds the
+// errors. outer is what precedes the fields of the pod in the object.
+func (l *loader) forbidden(o object, outer string, p *v1.Pod, key pod.Key) bool {
+	all := l.Policy.Judge(p)
+	for _, e := range all {
+		l.failAt(o, outer+e.Field, e.ErrorBody(), key)
+	}
+	return len(all) > 0
+}
+
 // misplacedFields returns the locations where a field that is unknown in its place may belong, the
-// likely ones first.
-func misplacedFields() []decode.Location {
+// likely ones first. outer is what precedes the fields of a pod in the object.
+func misplacedFields(outer string) []decode.Location {
 	return []decode.Location{
-		{Path: "spec", Type: reflect.TypeFor[v1.PodSpec]()},
-		{Path: "metadata", Type: reflect.TypeFor[metav1.ObjectMeta]()},
-		{Path: "spec.containers[0]", Type: reflect.TypeFor[v1.Container]()},
-		{Path: "spec.containers[0].securityContext", Type: reflect.TypeFor[v1.SecurityContext]()},
-		{Path: "spec.containers[0].resources", Type: reflect.TypeFor[v1.ResourceRequirements]()},
+		{Path: outer + "spec", Type: reflect.TypeFor[v1.PodSpec]()},
+		{Path: outer + "metadata", Type: reflect.TypeFor[metav1.ObjectMeta]()},
+		{Path: outer + "spec.containers[0]", Type: reflect.TypeFor[v1.Container]()},
+		{Path: outer + "spec.containers[0].securityContext", Type: reflect.TypeFor[v1.SecurityContext]()},
+		{Path: outer + "spec.containers[0].resources", Type: reflect.TypeFor[v1.ResourceRequirements]()},
 	}
 }
 
@@ -310,7 +271,7 @@ func misplacedFields() []decode.Location {
 // more than the decoder.
 func decodePod(value map[string]any) (*v1.Pod, error) {
 	p := &v1.Pod{}
-	return p, decodeInto(value, p)
+	return p, decode.Into(value, p)
 }
 
 // withUnexplained adds the errors in more that are not consequences of others in errs, until there

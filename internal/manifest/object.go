@@ -1,19 +1,18 @@
 package manifest
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"reflect"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	kjson "sigs.k8s.io/json"
 
 	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/manifest/defaults"
 	"podrun.io/podrun/internal/manifest/support"
-	"podrun.io/podrun/internal/manifest/validate"
+	"podrun.io/podrun/internal/manifest/validate/objects"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -51,26 +50,28 @@ func (l *loader) object(o object, kind string) {
 	if secret {
 		t = reflect.TypeFor[v1.Secret]()
 	}
-	errs := decode.Check(o.value, t, "", nil)
-	errs = append(errs, support.CheckMeta(o.value)...)
+	f := findings{errs: decode.Check(o.value, t, "", nil)}
+	refused, ignored := support.CheckMeta(o.value)
+	f.errs, f.warnings = append(f.errs, refused...), ignored
+	l.strict(&f)
 	read := Object{Origin: l.Origin}
 	var more field.ErrorList
 	var err error
 	if secret {
 		read.Secret = &v1.Secret{}
-		err = decodeInto(o.value, read.Secret)
-		setSecretDefaults(read.Secret)
-		more = validate.Secret(read.Secret)
+		err = decode.Into(o.value, read.Secret)
+		defaults.Secret(read.Secret)
+		more = objects.Secret(read.Secret)
 	} else {
 		read.ConfigMap = &v1.ConfigMap{}
-		err = decodeInto(o.value, read.ConfigMap)
-		orElse(&read.ConfigMap.Namespace, v1.NamespaceDefault)
-		more = validate.ConfigMap(read.ConfigMap)
+		err = decode.Into(o.value, read.ConfigMap)
+		read.ConfigMap.Namespace = cmp.Or(read.ConfigMap.Namespace, v1.NamespaceDefault)
+		more = objects.ConfigMap(read.ConfigMap)
 	}
-	if err != nil && len(errs) == 0 {
-		errs = append(errs, decode.Error{Message: err.Error()})
+	if err != nil && len(f.errs) == 0 {
+		f.errs = append(f.errs, decode.Error{Message: err.Error()})
 	}
-	errs = withUnexplained(errs, more)
+	errs := withUnexplained(f.errs, more)
 	for _, e := range errs {
 		l.failAt(o, e.Path, redacted(e, secret), pod.Key{})
 	}
@@ -84,6 +85,7 @@ func (l *loader) object(o object, kind string) {
 	}
 	l.objects[read.Name()] = true
 	l.loaded.Objects = append(l.loaded.Objects, read)
+	l.warn(o, f.warnings, pod.Key{})
 }
 
 // redacted returns the message of an error, for a Secret without the value that is wrong.
@@ -93,35 +95,4 @@ func redacted(e decode.Error, secret bool) string {
 		return what
 	}
 	return e.Message
-}
-
-// decodeInto decodes a value that decode.Check has cleaned into a Go type. Unknown and duplicate
-// fields are errors.
-func decodeInto(value map[string]any, into any) error {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Errorf("decoding: %w", err)
-	}
-	strict, err := kjson.UnmarshalStrict(bytes.TrimSpace(text), into)
-	if err != nil {
-		return fmt.Errorf("decoding: %w", err)
-	}
-	if len(strict) > 0 {
-		return fmt.Errorf("decoding: %w", strict[0])
-	}
-	return nil
-}
-
-// setSecretDefaults sets the fields that a Secret omits, and moves stringData into data, as the API
-// server does.
-func setSecretDefaults(s *v1.Secret) {
-	orElse(&s.Namespace, v1.NamespaceDefault)
-	orElse(&s.Type, v1.SecretTypeOpaque)
-	if len(s.StringData) > 0 && s.Data == nil {
-		s.Data = map[string][]byte{}
-	}
-	for key, value := range s.StringData {
-		s.Data[key] = []byte(value)
-	}
-	s.StringData = nil
 }

@@ -11,32 +11,61 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// cycles returns a Problem for each cycle of pods that wait for each other to start. The pods
-// remain in the desired state, because those that run are not affected.
+// cycles returns Problems for the cycles of pods that wait for each other to start. The pods remain in the desired
+// state, because those that run are not affected. A pod is in one Problem at most: of cycles that share pods some
+// are left out, because there may be as many as the square of the annotations' size.
 func cycles(pods map[pod.Key]*v1.Pod) []Problem {
-	var problems []Problem
-	const open, closed = 1, 2
-	state := map[pod.Key]int{}
-	var way []pod.Key
-	var visit func(key pod.Key)
-	visit = func(key pod.Key) {
-		switch {
-		case pods[key] == nil || state[key] == closed:
-			return
-		case state[key] == open:
-			problems = append(problems, cycle(pods, way[slices.Index(way, key):]))
-			return
-		}
-		state[key], way = open, append(way, key)
-		for _, next := range pod.After(pods[key]) {
-			visit(next)
-		}
-		state[key], way = closed, way[:len(way)-1]
-	}
+	s := cycleSearch{pods: pods, at: map[pod.Key]int{}}
 	for _, key := range slices.SortedFunc(maps.Keys(pods), pod.Key.Compare) {
-		visit(key)
+		s.visit(key)
 	}
-	return problems
+	return s.problems
+}
+
+// cycleSearch is a depth-first search for cycles.
+type cycleSearch struct {
+	pods map[pod.Key]*v1.Pod
+	// at has the pods that were visited, with the place on the way to the current pod, or closed.
+	at  map[pod.Key]int
+	way []pod.Key
+	// free has for each pod on the way the place from which on no pod, up to it, is in a problem.
+	free     []int
+	problems []Problem
+}
+
+const closed = -1
+
+func (s *cycleSearch) visit(key pod.Key) {
+	at, visited := s.at[key]
+	switch {
+	case s.pods[key] == nil || visited && at == closed:
+		return
+	case visited:
+		s.report(at)
+		return
+	}
+	free := 0
+	if n := len(s.way); n > 0 {
+		free = s.free[n-1]
+	}
+	s.at[key], s.way, s.free = len(s.way), append(s.way, key), append(s.free, free)
+	for _, next := range pod.After(s.pods[key]) {
+		s.visit(next)
+	}
+	last := len(s.way) - 1
+	s.at[key], s.way, s.free = closed, s.way[:last], s.free[:last]
+}
+
+// report reports that the current pod waits for the one at a place on the way, unless one of those between is
+// reported already.
+func (s *cycleSearch) report(from int) {
+	if from < s.free[len(s.way)-1] {
+		return
+	}
+	for i := from; i < len(s.way); i++ {
+		s.free[i] = i + 1
+	}
+	s.problems = append(s.problems, cycle(s.pods, s.way[from:]))
 }
 
 func cycle(pods map[pod.Key]*v1.Pod, way []pod.Key) Problem {

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -43,6 +44,43 @@ func TestCircles(t *testing.T) {
 		}
 		if strings.Join(got, "; ") != tt.want {
 			t.Errorf("%s: %q", tt.name, got)
+		}
+	}
+}
+
+// TestManyCycles: the text of the problems is in proportion to the annotations, however many cycles these make.
+func TestManyCycles(t *testing.T) {
+	t.Parallel()
+	const n = 2000
+	for name, after := range map[string]func(i int) string{
+		"one pod, itself again and again": func(int) string { return strings.Repeat("p0,", n) + "p0" },
+		"each leads on, and to the first": func(i int) string { return fmt.Sprintf("p%d,p0", (i+1)%n) },
+		"each leads on, and halfway back": func(i int) string { return fmt.Sprintf("p%d,p%d", (i+1)%n, i/2) },
+		"a way back for each of half of the pods": func(i int) string {
+			if i < n/2 {
+				return fmt.Sprintf("p%d", i+1)
+			}
+			return fmt.Sprintf("p%d,p%d", (i+1)%n, n-i)
+		},
+	} {
+		pods, size := map[pod.Key]*v1.Pod{}, 0
+		for i := range n {
+			p := &v1.Pod{}
+			p.Namespace, p.Name, p.Spec.NodeName = "default", fmt.Sprintf("p%d-n", i), "n"
+			p.Annotations = map[string]string{pod.AnnotationAfter: after(i)}
+			pods[pod.KeyOf(p)] = p
+			size += len(p.Name) + len(after(i))
+			if strings.HasPrefix(name, "one pod") {
+				break
+			}
+		}
+		problems := cycles(pods)
+		text := 0
+		for _, problem := range problems {
+			text += len(problem.Err.Error())
+		}
+		if len(problems) == 0 || text > 10*size {
+			t.Errorf("%s: %d problems with %d bytes for %d bytes of manifests", name, len(problems), text, size)
 		}
 	}
 }

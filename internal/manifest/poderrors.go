@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,15 +38,18 @@ func (d Desired) PodProblems() PodProblems {
 // Of returns the errors that concern p's manifest, one a line and at most ten; "" if there are
 // none. Those of p come first, and those of other pods in its file last, named as such.
 func (b PodProblems) Of(p *v1.Pod) string {
-	from, key := OriginOf(p), pod.KeyOf(p)
+	from := OriginOf(p)
 	var errs, others []error
-	for _, problem := range b.keys[key] {
-		errs = append(errs, problem.Err)
+	keys := keysOf(p)
+	for _, key := range keys {
+		for _, problem := range b.keys[key] {
+			errs = append(errs, problem.Err)
+		}
 	}
 	for _, problem := range b.origins[from] {
-		switch problem.Key {
-		case key: // it is one of b.keys
-		case pod.Key{}:
+		switch {
+		case slices.Contains(keys, problem.Key): // it is one of b.keys
+		case problem.Key == pod.Key{}:
 			errs = append(errs, problem.Err)
 		default:
 			for line := range strings.SplitSeq(problem.Err.Error(), "\n") {

@@ -58,9 +58,9 @@ func SetUID(p *v1.Pod, uid types.UID) {
 	p.Annotations[AnnotationHash] = string(uid)
 }
 
-// manifestHash returns the hash of the manifest that p was made from; "" if it is not known. The
+// ManifestHash returns the hash of the manifest that p was made from; "" if it is not known. The
 // former version of podrun stored it in AnnotationHash.
-func manifestHash(p *v1.Pod) string {
+func ManifestHash(p *v1.Pod) string {
 	if hash := p.Annotations[AnnotationManifestHash]; hash != "" {
 		return hash
 	}
@@ -111,21 +111,22 @@ func SameRun(running, wanted *v1.Pod) bool {
 		running.Spec.NodeName != wanted.Spec.NodeName {
 		return false
 	}
-	if !sameConfig(running, wanted) {
+	if !SameConfig(running, wanted) {
 		return false
 	}
 	// The same manifest is the same pod, even if an older podrun derived other fields from it.
-	if hash := manifestHash(running); hash != "" && hash == manifestHash(wanted) {
+	if hash := ManifestHash(running); hash != "" && hash == ManifestHash(wanted) {
 		return true
 	}
-	return equality.Semantic.DeepEqual(replacedByEdit(running), replacedByEdit(wanted))
+	return equality.Semantic.DeepEqual(ReplacedByEdit(running), ReplacedByEdit(wanted))
 }
 
-// replacedByEdit returns the part of a pod that cannot change without new containers: all but its labels,
+// ReplacedByEdit returns the part of a pod that cannot change without new containers: all but its labels,
 // most annotations, activeDeadlineSeconds, and the resources that can be resized in place.
-func replacedByEdit(p *v1.Pod) *v1.Pod {
+func ReplacedByEdit(p *v1.Pod) *v1.Pod {
 	e := &v1.Pod{Spec: p.Spec} // shallow: only what is replaced below may be written to
 	e.Spec.ActiveDeadlineSeconds = nil
+	ignoreScheduling(&e.Spec)
 	e.Status.QOSClass = pod.QOS(p) // another class has another parent cgroup
 	e.Spec.Containers, e.Spec.InitContainers = withoutSizes(p.Spec.Containers), withoutSizes(p.Spec.InitContainers)
 	e.Spec.Resources = withoutSize(p.Spec.Resources)
@@ -139,6 +140,25 @@ func replacedByEdit(p *v1.Pod) *v1.Pod {
 		}
 	}
 	return e
+}
+
+// ignoreScheduling removes what only a scheduler acts on, and the readiness gates, which no container
+// knows of.
+func ignoreScheduling(s *v1.PodSpec) {
+	s.SchedulerName, s.TopologySpreadConstraints, s.ReadinessGates = "", nil, nil
+	if s.Affinity == nil {
+		return
+	}
+	var required *v1.NodeSelector
+	if node := s.Affinity.NodeAffinity; node != nil {
+		required = node.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	s.Affinity = nil
+	if required != nil {
+		s.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: required,
+		}}
+	}
 }
 
 // withoutSizes returns copies of the containers without their CPU and memory, which can be changed
@@ -166,9 +186,9 @@ func withoutSize(r *v1.ResourceRequirements) *v1.ResourceRequirements {
 // builtIn has the annotations that affect how containers or their network are created, by name or
 // by prefix with its slash.
 var builtIn = map[string]bool{
-	"cdi.k8s.io/":                                     true,
-	"kubernetes.io/ingress-bandwidth":                 true,
-	"kubernetes.io/egress-bandwidth":                  true,
-	pod.AnnotationNetworks:                            true,
-	"container.apparmor.security.beta.kubernetes.io/": true,
+	"cdi.k8s.io/":                                         true,
+	"kubernetes.io/ingress-bandwidth":                     true,
+	"kubernetes.io/egress-bandwidth":                      true,
+	pod.AnnotationNetworks:                                true,
+	v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix: true,
 }

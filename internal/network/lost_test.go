@@ -24,7 +24,7 @@ func TestSweepLost(t *testing.T) {
 	if _, err := s.Setup(t.Context(), "host", "", nettest.PodWith(t, "host", "8080:80/TCP")); err != nil {
 		t.Fatal(err)
 	}
-	s.plugins.DelLimit = 300 * time.Millisecond
+	s.plugins.DelLimit = 3 * time.Second
 	s.on(t, "DEL", "bad", refuse)
 	s.on(t, "DEL", "hung", hang)
 	if err := os.WriteFile(s.plugins.RecordPath("torn"), []byte(`{"confl`), 0o600); err != nil {
@@ -32,7 +32,7 @@ func TestSweepLost(t *testing.T) {
 	}
 	known := func(id string) bool { return id == "known" }
 	err := within(t, "sweep", func() error { return s.SweepLost(context.Background(), known) })
-	wanted := []string{"lost sandbox bad: ", "refused by the stand-in", "lost sandbox hung: ", "not done within 300ms"}
+	wanted := []string{"lost sandbox bad: ", "refused by the stand-in", "lost sandbox hung: ", "not done within 3s"}
 	for _, want := range wanted {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not contain %q", err, want)
@@ -150,7 +150,7 @@ func TestRebootWithoutPlugins(t *testing.T) {
 		"hanging": {
 			func(t *testing.T, s *standIn) {
 				s.on(t, "DEL", "a", "sleep 1000")
-				s.plugins.DelLimit = 300 * time.Millisecond
+				s.plugins.DelLimit = 3 * time.Second
 			},
 			func(t *testing.T, s *standIn) { s.on(t, "DEL", "a", "") },
 		},

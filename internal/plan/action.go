@@ -57,6 +57,9 @@ type (
 	// RestartForResize terminates an instance, which is followed by one with the CPU and memory that the pod
 	// has been allocated.
 	RestartForResize struct{ ID, Container string }
+	// RestartOnRequest saves that an instance is terminated and followed by another one, because a user has
+	// requested it.
+	RestartOnRequest struct{ ID, Container string }
 	// Reap records an instance's exit and releases what the instance held.
 	Reap struct{ ID, Container string }
 	// RemoveContainer removes what is left of an instance, its record included.
@@ -75,6 +78,7 @@ func (Kill) action()             {}
 func (Resize) action()           {}
 func (Allocate) action()         {}
 func (RestartForResize) action() {}
+func (RestartOnRequest) action() {}
 func (Reap) action()             {}
 func (RemoveContainer) action()  {}
 func (RemoveData) action()       {}
@@ -101,6 +105,9 @@ func (a Allocate) String() string {
 }
 func (a RestartForResize) String() string {
 	return fmt.Sprintf("renew %s %s (resize)", a.Container, a.ID)
+}
+func (a RestartOnRequest) String() string {
+	return fmt.Sprintf("accept restart of %s %s", a.Container, a.ID)
 }
 func (a Reap) String() string { return fmt.Sprintf("reap %s %s", a.Container, a.ID) }
 func (a RemoveContainer) String() string {

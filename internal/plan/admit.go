@@ -8,7 +8,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"podrun.io/podrun/internal/pod"
 )
@@ -56,7 +58,24 @@ func admit(in Input) *Waiting {
 			Message: "the node does not have what nodeSelector asks for: " + strings.Join(missing, ", "),
 		}
 	}
+	if !matchesNode(p, in.NodeLabels) {
+		return &Waiting{
+			Reason:  "NodeAffinity",
+			Message: "the node's labels do not match the required node affinity; see --node-labels",
+		}
+	}
 	return Insufficient(Requests(p), in.Used, in.Node)
+}
+
+// matchesNode reports whether the node has what the required node affinity of p asks for. A term that
+// cannot be used matches nothing, as by the kubelet.
+func matchesNode(p *v1.Pod, labels map[string]string) bool {
+	if p.Spec.Affinity == nil {
+		return true
+	}
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.Spec.NodeName, Labels: labels}}
+	matches, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(node)
+	return matches && err == nil
 }
 
 // Requests returns what p as a whole requests of the machine; nil if it requests nothing.

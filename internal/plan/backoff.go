@@ -6,6 +6,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 const (
@@ -43,6 +45,9 @@ func doubled(first time.Duration, n int, limit time.Duration) time.Duration {
 	return min(d, limit)
 }
 
+// ReasonCrashLoopBackOff is the reason of a container that waits to be restarted.
+const ReasonCrashLoopBackOff = "CrashLoopBackOff"
+
 // The reasons of an image that is not available.
 const (
 	ReasonErrImagePull      = "ErrImagePull"
@@ -72,13 +77,17 @@ func (in Input) untilRetry(key string) time.Duration {
 	return retryDelay(f) - in.Now.Sub(f.At)
 }
 
-// waitingAfter returns the waiting state that the status shows after f.
-func waitingAfter(f Failure, c *v1.Container) Waiting {
-	if f.Reason == ReasonErrImagePull && f.Count > 1 {
+// waitingAfter returns the waiting state that the status shows after f. As in Kubernetes, a container
+// whose volume is not mounted is only not created yet: its reason is that of notYet.
+func waitingAfter(f Failure, c *v1.Container, notYet Waiting) Waiting {
+	switch {
+	case f.Reason == ReasonErrImagePull && f.Count > 1:
 		return Waiting{
 			Reason:  ReasonImagePullBackOff,
 			Message: fmt.Sprintf("Back-off pulling image %q: %s: %s", c.Image, f.Reason, strings.TrimSpace(f.Message)),
 		}
+	case f.Reason == pod.ReasonFailedMount:
+		return Waiting{Reason: notYet.Reason, Message: f.Message}
 	}
 	return Waiting{Reason: f.Reason, Message: f.Message}
 }

@@ -90,6 +90,9 @@ func run(plan *Plan, r revision) {
 	if deadline, has := r.deadline(); has {
 		plan.wakeIn(deadline.Sub(r.Now))
 	}
+	if acceptRequests(plan, r) {
+		return
+	}
 	if allocate(plan, r.Input) {
 		return
 	}

@@ -79,6 +79,9 @@ func (s containers) running(c *v1.Container, last pod.Container) {
 		if failed.Resize {
 			s.plan.resizing()
 		}
+		if failed.Requested && last.Sidecar > 0 && s.requestedLives(false) {
+			return // it is terminated after the containers that may need it
+		}
 		g := terminator.grace(last)
 		g.Probe = failed.Grace
 		terminator.instance(last, g, failed.Why)
@@ -104,6 +107,12 @@ func (s containers) restart(c *v1.Container, last pod.Container) {
 	delay := backoff(last.Backoff, s.MaxBackoff)
 	failed := s.Probed[last.ID].Failed
 	switch {
+	case failed != nil && failed.Requested:
+		a.Backoff, delay, a.Why = 0, 0, failed.Why
+		if last.Sidecar == 0 && s.requestedLives(true) {
+			s.plan.wait(NotYet(s.Pod), c) // for the sidecars that are restarted with it
+			return
+		}
 	case failed != nil && failed.Resize:
 		s.plan.resizing()
 		a.Backoff, delay, a.Why = last.Backoff, 0, failed.Why
@@ -118,7 +127,7 @@ func (s containers) restart(c *v1.Container, last pod.Container) {
 	if left := min(delay, delay-s.Now.Sub(last.FinishedAt)); left > 0 {
 		s.plan.retryAt(s.Now.Add(left), s.Now)
 		s.plan.wait(Waiting{
-			Reason: "CrashLoopBackOff",
+			Reason: ReasonCrashLoopBackOff,
 			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
 				delay, c.Name, s.Pod.Name, s.Pod.Namespace, s.Pod.UID),
 		}, c)
@@ -133,7 +142,10 @@ func (s containers) start(c *v1.Container, a StartContainer) {
 	s.plan.wait(NotYet(s.Pod), c)
 	f, failed := s.Failures[c.Name]
 	if failed {
-		s.plan.wait(waitingAfter(f, c), c)
+		s.plan.wait(waitingAfter(f, c, NotYet(s.Pod)), c)
+		if f.Reason == pod.ReasonFailedMount {
+			s.plan.Unmounted = &Waiting{Reason: f.Reason, Message: f.Message}
+		}
 		if left := s.untilRetry(c.Name); left > 0 {
 			s.plan.retryAt(s.Now.Add(left), s.Now)
 			return

@@ -171,6 +171,8 @@ type givenProbes struct {
 	Started  *bool        `json:"started,omitempty"`
 	Ready    *bool        `json:"ready,omitempty"`
 	Failed   *givenFailed `json:"failed,omitempty"`
+	// RestartRequested: a user requests the restart of the instance.
+	RestartRequested bool `json:"restartRequested,omitempty"`
 }
 
 // givenFailed is why an instance has to end.
@@ -178,6 +180,8 @@ type givenFailed struct {
 	Why    string `json:"why"`
 	Grace  *ago   `json:"grace,omitempty"`
 	Resize bool   `json:"resize,omitempty"`
+	// Requested: a user requested the restart, and that is saved.
+	Requested bool `json:"requested,omitempty"`
 }
 
 // givenFailure is the last failed attempt to create something, and how many failed in a row.
@@ -247,9 +251,9 @@ func (g given) into(in *Input) {
 		}
 	}
 	for id, p := range g.Probes {
-		probed := pod.Probed{Starting: p.Starting, Started: p.Started, Ready: p.Ready}
+		probed := pod.Probed{Starting: p.Starting, Started: p.Started, Ready: p.Ready, RestartRequested: p.RestartRequested}
 		if f := p.Failed; f != nil {
-			probed.Failed = &pod.Failed{Why: f.Why, Grace: f.Grace.duration(), Resize: f.Resize}
+			probed.Failed = &pod.Failed{Why: f.Why, Grace: f.Grace.duration(), Resize: f.Resize, Requested: f.Requested}
 		}
 		in.Probed[id] = probed
 	}
@@ -313,6 +317,7 @@ func planText(p Plan, want *v1.Pod) string {
 			lines = append(lines, strings.TrimSuffix(strings.TrimSuffix(what+": "+w.Reason+": "+w.Message, ": "), ": "))
 		}
 	}
+	add("not mounted", p.Unmounted)
 	add("resize pending", p.ResizePending)
 	add("resizing", p.Resizing)
 	return strings.Join(lines, "\n")

@@ -31,7 +31,7 @@ func (s initContainers) sync() bool {
 				s.waitFrom(i + 1)
 				return false
 			}
-		case i < lastStarted || s.done(c):
+		case i < lastStarted || s.done(c) && !s.again(c):
 		default:
 			s.initContainer(c)
 			s.waitFrom(i + 1)
@@ -100,8 +100,11 @@ func (s initContainers) initContainer(c *v1.Container) {
 	last, _, found := s.mine.Last(s.Pod.UID, c.Name)
 	if found && last.State == pod.Exited && last.ExitCode == 0 && !restartsAll(c, last) {
 		why := "new sandbox"
-		if s.stale(last) {
+		switch {
+		case s.stale(last):
 			why = "all containers restart"
+		case s.restartsOnRequest(last):
+			why = "restart requested"
 		}
 		s.start(c, StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Why: why})
 		return

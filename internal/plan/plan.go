@@ -105,6 +105,8 @@ type Plan struct {
 	// Resizing is the reason and message of the condition PodResizeInProgress: something that runs
 	// does not have the allocated CPU and memory yet; nil if everything has.
 	Resizing *Waiting
+	// Unmounted is why a volume that a container needs is not mounted; nil if none is missing.
+	Unmounted *Waiting
 	// Restarting reports that all containers are about to be restarted together.
 	Restarting bool
 	// Next is when the first of the failed operations is retried; zero if there is none.

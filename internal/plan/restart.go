@@ -14,7 +14,7 @@ func (r revision) restarts(c *v1.Container, last pod.Container) bool {
 	// An instance that had to be terminated has not completed, whatever its exit code.
 	failed := r.Probed[last.ID].Failed
 	return r.stale(last) || ShouldRestart(r.Pod, c, last.ExitCode) ||
-		failed != nil && (failed.Resize || policyOf(r.Pod, c) != v1.RestartPolicyNever)
+		failed != nil && (failed.Resize || failed.Requested || policyOf(r.Pod, c) != v1.RestartPolicyNever)
 }
 
 // policyOf returns the container's own restart policy, else the pod's.

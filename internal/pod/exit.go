@@ -10,6 +10,9 @@ const (
 	ReasonLost = "ContainerStatusUnknown"
 )
 
+// ReasonFailedMount is the kubelet's reason for a volume that cannot be mounted.
+const ReasonFailedMount = "FailedMount"
+
 // ReasonKillPod is the kubelet's reason for a pod, or its sandbox, that cannot be removed.
 const ReasonKillPod = "FailedKillPod"
 

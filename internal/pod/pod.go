@@ -95,8 +95,7 @@ type Container struct {
 	// Sidecar is the position among the pod's init containers, from 1, of an instance that runs as
 	// a sidecar; 0 for any other container.
 	Sidecar int
-	// Resources is the CPU and memory that the instance runs with, in the format of ResourcesOf.
-	Resources string
+	Process
 	// Reaped reports that the exit is recorded durably and that the instance holds no process,
 	// mount or shim any more.
 	Reaped bool
@@ -106,6 +105,15 @@ type Container struct {
 	Stray bool `json:",omitzero"`
 	// Notes is what the checkpoint keeps of the instance's history.
 	Notes Notes `json:",omitzero"`
+}
+
+// Process is what an instance's first process was started with.
+type Process struct {
+	// Resources is the CPU and memory that the instance runs with, in the format of ResourcesOf.
+	Resources string
+	// User is the user of the process, in the format of UserOf; "" if it is not known, as long as
+	// the instance is Created, for example.
+	User string `json:",omitzero"`
 }
 
 // Exit is how an instance ended; the zero value until it has Exited.

@@ -48,6 +48,15 @@ type Probed struct {
 	Since time.Time
 	// Failed is why the instance has to be terminated; nil if it has not.
 	Failed *Failed
+	// RestartRequested reports that a user requests the restart of the instance.
+	RestartRequested bool
+}
+
+// RestartRequest is the request of a user to restart an instance of a container or, with no ID, to
+// try again at once what the container waits for.
+type RestartRequest struct {
+	UID           UID
+	Container, ID string
 }
 
 // ReasonPostStart is the reason to terminate an instance whose postStart hook failed.
@@ -64,6 +73,9 @@ type Failed struct {
 	// Resize reports that the instance did not fail, but has to be replaced to get the CPU or
 	// memory that it has been allocated: at once and whatever its restart policy.
 	Resize bool `json:",omitzero"`
+	// Requested reports that the instance did not fail, but a user has requested its restart: at once and
+	// whatever its restart policy.
+	Requested bool `json:",omitzero"`
 }
 
 // IsStarted reports whether a running instance of c has started: its postStart hook has completed

@@ -68,13 +68,13 @@ const (
 )
 
 // Filled reports whether podrun writes v's files, and if it does, whether it keeps them in memory:
-// those of a Secret are never on the disk.
+// those of a Secret are never on the disk, and fields of the pod are not there in Kubernetes either.
 func Filled(v *v1.Volume) (filled, memory bool) {
 	if v.Projected != nil {
 		return true, slices.ContainsFunc(v.Projected.Sources,
 			func(s v1.VolumeProjection) bool { return s.Secret != nil })
 	}
-	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil, v.Secret != nil
+	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil, v.Secret != nil || v.DownwardAPI != nil
 }
 
 // Counts reports whether v counts against its pod's ephemeral storage: an emptyDir on disk or files

@@ -52,7 +52,9 @@ type Options struct {
 	Exec runtime.Execer
 	// Events records every probe result that is not a success.
 	Events Recorder
-	Log    *slog.Logger
+	// Observer may be nil.
+	Observer Observer
+	Log      *slog.Logger
 }
 
 // Recorder records events; event.Recorder implements it. Record must not block.
@@ -62,10 +64,11 @@ type Recorder interface{ Record(e pod.Event) }
 // not block.
 type Prober struct {
 	asker
-	events  Recorder
-	log     *slog.Logger
-	began   time.Time
-	changed chan struct{} // signals new entries in fresh
+	events   Recorder
+	observer Observer
+	log      *slog.Logger
+	began    time.Time
+	changed  chan struct{} // signals new entries in fresh
 
 	mu    sync.Mutex
 	pods  map[pod.Key]map[string]*instance
@@ -85,10 +88,14 @@ type instance struct {
 
 // New returns a Prober without any instances.
 func New(o Options) *Prober {
-	return &Prober{
-		asker: newAsker(o.Exec, 2*goruntime.NumCPU()), events: o.Events, log: o.Log, began: time.Now(),
-		changed: make(chan struct{}, 1), pods: map[pod.Key]map[string]*instance{},
+	p := &Prober{
+		asker: newAsker(o.Exec, 2*goruntime.NumCPU()), events: o.Events, observer: o.Observer, log: o.Log,
+		began: time.Now(), changed: make(chan struct{}, 1), pods: map[pod.Key]map[string]*instance{},
 	}
+	if p.observer == nil {
+		p.observer = noopObserver{}
+	}
+	return p
 }
 
 func newAsker(exec runtime.Execer, parallel int) asker {
@@ -124,6 +131,7 @@ func (p *Prober) Set(key pod.Key, targets []Target) {
 			i.narrow(Nothing)
 		}
 	}
+	p.forgotten(key, before, now)
 	p.pods[key] = now
 	if len(now) == 0 {
 		delete(p.pods, key)

@@ -30,10 +30,12 @@ func (p *Prober) watch(ctx context.Context, out chan<- pod.Key, i *instance, w w
 	every := time.NewTicker(max(time.Duration(w.spec.PeriodSeconds)*time.Second, time.Second))
 	defer every.Stop()
 	for {
+		began := time.Now()
 		a := p.askPatiently(ctx, i, w.spec)
 		if ctx.Err() != nil {
 			return
 		}
+		p.observe(i, w.kind, a, time.Since(began))
 		p.say(i, w, a)
 		if a.outcome == warned {
 			a.outcome = succeeded

@@ -11,6 +11,14 @@ import (
 	"podrun.io/podrun/internal/reconcile/revision"
 )
 
+// stuck returns Stuck for one pod, or nil.
+func (o *Options) stuck(key pod.Key) func(why error) {
+	if o.Stuck == nil {
+		return nil
+	}
+	return func(why error) { o.Stuck(key, why) }
+}
+
 // newWorker assembles the worker of a pod name from its parts.
 func newWorker(key pod.Key, o *Options, s *shared) *worker {
 	log := o.Log.With("pod", key.String())
@@ -25,7 +33,7 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 		recorder:  record.NewRecorder(o.Events, key, log),
 		syncs:     record.NewSyncs(key, o.Troubled, log),
 	}
-	w.failures = record.NewFailures(w.recorder, log)
+	w.failures = record.NewFailures(w.recorder, o.stuck(key), log)
 	w.measure = eviction.New(o.Disk, o.Data, &w.goroutines, log)
 	w.owner = &ownership{
 		key:       key,

@@ -141,7 +141,7 @@ normal Started web/a: Started container a
 type brokenVolumes struct{ noVolumes }
 
 func (brokenVolumes) Setup(context.Context, pod.Inside) ([]pod.Mount, error) {
-	return nil, &runtime.ReasonError{Reason: runtime.ReasonFailedMount, Err: errors.New("hostPath /x is not there")}
+	return nil, &runtime.ReasonError{Reason: pod.ReasonFailedMount, Err: errors.New("hostPath /x is not there")}
 }
 
 func TestEventsOfWhatCannotBeMade(t *testing.T) {

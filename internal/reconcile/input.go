@@ -12,7 +12,7 @@ import (
 )
 
 // input returns the planner's input.
-func (w *worker) input(seen pod.Observed) plan.Input {
+func (w *worker) input(seen pod.Observed, requests []pod.RestartRequest) plan.Input {
 	var since time.Time
 	if w.state.Pod != nil && slices.Contains(seen.Data, w.state.Pod.UID) {
 		since = w.since(w.state.Pod)
@@ -29,7 +29,7 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 		Images:     w.puller.States(),
 		Signalled:  w.life.Instances.Signalled(),
 		Failures:   w.failures.Last,
-		Probed:     w.life.Results.Of(seen),
+		Probed:     withRequests(w.life.Results.Of(seen), requests),
 		After:      w.after(),
 		Evicted:    w.measure.Why(),
 		Boot:       w.o.Boot,

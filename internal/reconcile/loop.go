@@ -77,6 +77,8 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 		case key := <-l.o.Results:
 			l.notify(key)
 		case <-l.o.Ping:
+		case <-l.o.Requested:
+			l.notifyAll()
 		case <-hurry:
 			hurry = nil
 			l.notifyAll()

@@ -98,9 +98,16 @@ type Options struct {
 	// Troubled is called with the error each time an action for a pod has failed. It is called from
 	// several goroutines and may be nil.
 	Troubled func(key pod.Key, why error)
+	// Stuck is called with the reason why a pod or one of its containers cannot be started, if no later
+	// attempt can have another result. It is called from several goroutines and may be nil.
+	Stuck func(key pod.Key, why error)
 	// Removing is called before the logs of a revision are removed, when its containers have ended and
 	// their logs are complete; again if the removal fails. It is called from several goroutines and may be nil.
 	Removing func(key pod.Key, uid pod.UID)
+	// Requests are the restarts that users request, and Requested wakes the loop when there may be some. Both may
+	// be nil.
+	Requests  Requests
+	Requested <-chan struct{}
 	// Hurry, once closed, makes every termination a kill without a grace period.
 	Hurry <-chan struct{}
 	// Halt delivers the shutdown of the machine: which pods are terminated, by priority. May be

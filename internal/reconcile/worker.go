@@ -142,7 +142,9 @@ func (w *worker) sync(ctx context.Context, inspect bool) (wake time.Duration, go
 		w.state.Stale = w.executor.Refresh(ctx, w.state, seen)
 		w.life.Hooks.Start(ctx, w.state, seen)
 		w.measure.Start(ctx, w.state.Pod, seen)
-		p := plan.Compute(w.input(seen))
+		requests := w.readRequests()
+		p := plan.Compute(w.input(seen, requests))
+		w.answer(requests, p)
 		if !p.Again {
 			if w.state.Replaced {
 				w.status.ForgetConditions() // they were published of another pod
@@ -266,7 +268,7 @@ func (w *worker) learn(now pod.Objects) {
 	if reflect.DeepEqual(w.state.Objects, now) {
 		return
 	}
-	w.failures.Retry(record.ReasonConfig, runtime.ReasonFailedMount)
+	w.failures.Retry(runtime.ReasonConfig, pod.ReasonFailedMount)
 	if p := w.state.Pod; p != nil && len(p.Spec.ImagePullSecrets) > 0 {
 		w.failures.Retry(plan.ReasonErrImagePull)
 	}

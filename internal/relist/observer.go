@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"podrun.io/podrun/internal/pod"
@@ -60,6 +61,26 @@ func (r *Relister) Counts() Counts {
 		}
 	}
 	return n
+}
+
+// Running returns the pods with an instance that runs, in the order of their keys, and only those
+// instances.
+func (r *Relister) Running() []pod.Observed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []pod.Observed
+	for key, rec := range r.pods {
+		running := slices.DeleteFunc(slices.Clone(rec.seen.Containers), func(c pod.Container) bool {
+			return c.State != pod.Running
+		})
+		if len(running) > 0 {
+			out = append(out, pod.Observed{Key: key, Containers: running})
+		}
+	}
+	slices.SortFunc(out, func(a, b pod.Observed) int {
+		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
+	})
+	return out
 }
 
 // lateAfter is how long after the relist period the newest successful list counts as missing: a

@@ -124,6 +124,9 @@ func TestObserver(t *testing.T) {
 		if n := r.Counts(); n.Pods != 1 || n.Containers[pod.Running] != 1 || n.Containers[pod.Exited] != 1 {
 			t.Errorf("counts %+v", n)
 		}
+		if got := r.Running(); len(got) != 1 || got[0].Key != key || len(got[0].Containers) != 1 || got[0].Containers[0].ID != "1" {
+			t.Errorf("running %+v", got)
+		}
 		// A wakeup contains the time of its event.
 		w.set(nil, seen(pod.Sandbox{ID: "s"}, c("1", pod.Exited), c("0", pod.Exited)))
 		w.rings <- runtime.Wakeup{Key: key, At: time.Now().Add(-3 * time.Millisecond)}
@@ -133,6 +136,9 @@ func TestObserver(t *testing.T) {
 		}
 		if n := r.Counts(); n.Pods != 0 || n.Containers[pod.Exited] != 2 || n.Containers[pod.Running] != 0 {
 			t.Errorf("counts %+v", n)
+		}
+		if got := r.Running(); len(got) != 0 {
+			t.Errorf("running %+v", got)
 		}
 		// The stream breaks: every failed attempt counts, and lists run every second.
 		time.Sleep(10 * time.Second)

@@ -65,8 +65,32 @@ type ReasonError struct {
 func (e *ReasonError) Error() string { return e.Err.Error() }
 func (e *ReasonError) Unwrap() error { return e.Err }
 
+// PermanentError reports that the same operation fails again until somebody changes something.
+type PermanentError struct {
+	// Fix says what to change; "" if the error says it.
+	Fix string
+	Err error
+}
+
+func (e *PermanentError) Error() string { return e.Err.Error() }
+func (e *PermanentError) Unwrap() error { return e.Err }
+
+// Hint returns Fix.
+func (e *PermanentError) Hint() string { return e.Fix }
+
+// Permanent returns err as a PermanentError that has a reason.
+func Permanent(reason string, err error) error {
+	return &ReasonError{Reason: reason, Err: &PermanentError{Err: err}}
+}
+
 // ReasonHostPortConflict is the reason of a sandbox that waits for a host port.
 const ReasonHostPortConflict = "HostPortConflict"
 
-// ReasonFailedMount is the reason of a volume that is not ready.
-const ReasonFailedMount = "FailedMount"
+// The kubelet's reasons of a container that was not created.
+const (
+	// ReasonConfig means that the environment, a subPath or another part of the container's
+	// configuration cannot be made.
+	ReasonConfig = "CreateContainerConfigError"
+	// ReasonCreate is the reason of all other failures.
+	ReasonCreate = "CreateContainerError"
+)

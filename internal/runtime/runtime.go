@@ -84,8 +84,9 @@ type Start struct {
 	// Containers leave it empty; a Driver receives it.
 	ID string
 	// Started is called by a Driver when the instance has been created, just before its process is
-	// started. If it returns an error, the Driver does not start the process.
-	Started func() error
+	// started, with the user of the process in the format of pod.UserOf. If it returns an error, the
+	// Driver does not start the process.
+	Started func(user string) error
 }
 
 // Containers acts on single instances. Instance IDs are those that Lister returned.

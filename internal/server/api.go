@@ -30,6 +30,13 @@ type Node interface {
 	Ready() []Check
 	// Pods returns the pods with their statuses.
 	Pods() ([]v1.Pod, error)
+	// Running returns what runs on the machine: of each pod the name, the UID and its running
+	// containers with their images.
+	Running() []v1.Pod
+	// Machine returns what the pages show of the machine.
+	Machine() Machine
+	// Problems returns why manifests cannot be used, and sources not be read; each names the file.
+	Problems() []string
 	// Summary returns the CPU and memory usage of pods and the machine; with whole also that of
 	// disks and networks, which is measured for the call. If a part cannot be read, it returns an
 	// error beside the result.
@@ -37,6 +44,23 @@ type Node interface {
 	// Log writes a container's log to out as it is read. ErrNotFound and ErrNotYet are the errors
 	// of a log that does not exist.
 	Log(ctx context.Context, want LogRequest, out io.Writer) error
+}
+
+// Machine is the machine that podrun runs on.
+type Machine struct {
+	// Name is the node's, Version podrun's.
+	Name, Version string
+	Processors    int
+	Disks         []Disk
+}
+
+// Disk is a file system that podrun needs space on.
+type Disk struct {
+	// Name is nodefs, logfs or imagefs.
+	Name           string
+	Capacity, Free int64
+	// Pressed reports that too little is free.
+	Pressed bool
 }
 
 // Check is the result of one check.
@@ -51,8 +75,10 @@ type Options struct {
 	Node Node
 	// Metrics handles /metrics.
 	Metrics http.Handler
-	// Resource handles /metrics/resource.
-	Resource http.Handler
+	// Resource handles /metrics/resource, Containers /metrics/cadvisor, and Probes /metrics/probes.
+	Resource, Containers, Probes http.Handler
+	// Config is the response of /configz, which is the same as long as serve runs.
+	Config any
 	// Events returns the events of pods, newest last; nil if no events are stored.
 	Events func() ([]v1.Event, error)
 	Log    *slog.Logger
@@ -68,9 +94,20 @@ func NewHandler(o Options) http.Handler {
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
 		checks(w, r, o.Node.Ready(), http.StatusServiceUnavailable)
 	})
-	mux.HandleFunc("/pods", func(w http.ResponseWriter, _ *http.Request) { pods(w, o) })
+	mux.HandleFunc("/pods", func(w http.ResponseWriter, _ *http.Request) {
+		items, err := o.Node.Pods()
+		pods(w, o, items, err)
+	})
+	mux.HandleFunc("/runningpods/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		pods(w, o, o.Node.Running(), nil)
+	})
+	mux.HandleFunc("/configz", func(w http.ResponseWriter, _ *http.Request) {
+		respond(w, o, "settings", o.Config, nil)
+	})
 	mux.Handle("/metrics", o.Metrics)
 	mux.Handle("/metrics/resource", o.Resource)
+	mux.Handle("/metrics/cadvisor", o.Containers)
+	mux.Handle("/metrics/probes", o.Probes)
 	mux.HandleFunc("/stats/summary", func(w http.ResponseWriter, r *http.Request) { statsSummary(w, r, o) })
 	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
 		containerLog(w, r, o, slots)
@@ -129,9 +166,8 @@ func oneLine(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
-func pods(w http.ResponseWriter, o Options) {
+func pods(w http.ResponseWriter, o Options, items []v1.Pod, err error) {
 	list := v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []v1.Pod{}}
-	items, err := o.Node.Pods()
 	if len(items) > 0 {
 		list.Items = items
 	}

@@ -22,14 +22,23 @@ import (
 type fakeNode struct {
 	health, ready []Check
 	pods          []v1.Pod
-	log           string // what every container wrote; "": what was asked for
+	machine       Machine
+	problems      []string
+	summary       *kubelet.Summary // nil: without usage
+	log           string           // what every container wrote; "": what was asked for
 	err           error
 }
 
 func (n fakeNode) Health() []Check         { return n.health }
 func (n fakeNode) Ready() []Check          { return n.ready }
 func (n fakeNode) Pods() ([]v1.Pod, error) { return n.pods, n.err }
+func (n fakeNode) Running() []v1.Pod       { return n.pods }
+func (n fakeNode) Machine() Machine        { return n.machine }
+func (n fakeNode) Problems() []string      { return n.problems }
 func (n fakeNode) Summary(_ context.Context, whole bool) (*kubelet.Summary, error) {
+	if n.summary != nil {
+		return n.summary, n.err
+	}
 	s := &kubelet.Summary{Node: kubelet.NodeStats{NodeName: "n"}, Pods: []kubelet.PodStats{}}
 	if whole {
 		s.Node.Fs = &kubelet.FsStats{}
@@ -73,8 +82,11 @@ func handler(n fakeNode) http.Handler {
 				event("web-n", "of another", "u2"), event("web", "of another pod", "u1"), event("web-n", "<script>alert(1)</script>\x1b[2J", "u1"),
 			}, nil
 		},
-		Resource: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "taken 1\n") }),
-		Metrics:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a_metric 1\n") }),
+		Resource:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "taken 1\n") }),
+		Containers: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "used 1\n") }),
+		Probes:     http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "probed 1\n") }),
+		Config:     map[string]any{"kubeletconfig": map[string]any{"kind": "KubeletConfiguration"}},
+		Metrics:    http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a_metric 1\n") }),
 	})
 }
 
@@ -96,6 +108,12 @@ func TestAnswers(t *testing.T) {
 		{"one left out", "GET", "/readyz?exclude=manifests", fakeNode{ready: bad}, 200, "ok"},
 		{"metrics", "GET", "/metrics", fakeNode{}, 200, "a_metric 1\n"},
 		{"resource metrics", "GET", "/metrics/resource", fakeNode{}, 200, "taken 1\n"},
+		{"container metrics", "GET", "/metrics/cadvisor", fakeNode{}, 200, "used 1\n"},
+		{"metrics of probes", "GET", "/metrics/probes", fakeNode{}, 200, "probed 1\n"},
+		{"settings", "GET", "/configz", fakeNode{}, 200, `{"kubeletconfig":{"kind":"KubeletConfiguration"}}`},
+		{"nothing runs", "GET", "/runningpods/", fakeNode{}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`},
+		{"what runs", "GET", "/runningpods/", fakeNode{pods: []v1.Pod{web}, err: errors.New("no statuses")}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"web-n"…`},
+		{"below what runs", "GET", "/runningpods/web-n", fakeNode{}, 404, "404 page not found\n"},
 		{"stats", "GET", "/stats/summary", fakeNode{err: errors.New("the machine is not read")}, 200, `{"node":{"nodeName":"n","startTime":null,"fs":…`},
 		{"stats of processors and memory", "GET", "/stats/summary?only_cpu_and_memory=true", fakeNode{}, 200, `{"node":{"nodeName":"n","startTime":null},"pods":[]}`},
 		{"stats of what", "GET", "/stats/summary?only_cpu_and_memory=perhaps", fakeNode{}, 400, "only_cpu_and_memory=\"perhaps\" cannot be used\n"},

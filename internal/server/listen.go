@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/sys/errtext"
+	"podrun.io/podrun/internal/sys/fileerror"
 )
 
 // ListenOptions say where HTTP is served in addition to the socket, and who may send requests.
@@ -121,7 +122,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c.loaded != nil && now == c.versions {
 		return c.loaded, nil
 	}
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	pair, err := readPair(c.certFile, c.keyFile)
 	if err == nil {
 		if c.loaded != nil {
 			c.log.Info("certificate reloaded", "file", c.certFile)
@@ -140,11 +141,27 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.loaded, nil
 }
 
+// readPair reads a certificate and its key.
+func readPair(certFile, keyFile string) (tls.Certificate, error) {
+	var texts [2][]byte
+	for i, path := range []string{certFile, keyFile} {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = fileerror.CheckPEM(path, text)
+		}
+		if err != nil {
+			return tls.Certificate{}, fileerror.Named(err)
+		}
+		texts[i] = text
+	}
+	return tls.X509KeyPair(texts[0], texts[1])
+}
+
 // readToken returns the token in a file.
 func readToken(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("reading the token: %w", err)
+		return "", fmt.Errorf("reading the token: %w", fileerror.Named(err))
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" {

@@ -188,7 +188,7 @@ func TestFollowingEndsWithTheServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Run(ctx, NewHandler(Options{Node: endless{}, Metrics: http.NotFoundHandler(), Resource: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler)}))
+		done <- s.Run(ctx, NewHandler(Options{Node: endless{}, Metrics: http.NotFoundHandler(), Resource: http.NotFoundHandler(), Containers: http.NotFoundHandler(), Probes: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler)}))
 	}()
 	answer, err := http.Get("http://" + s.Address().String() + "/containerLogs/a/b/c?follow=true")
 	if err != nil {

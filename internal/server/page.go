@@ -15,6 +15,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/status/summary"
@@ -84,24 +85,75 @@ type row struct {
 	Containers                                   []string
 }
 
-// rows returns the current rows of all pods.
-func (p page) rows() ([]row, error) {
-	pods, err := p.o.Node.Pods()
-	if err != nil {
-		return nil, err
-	}
-	taken := p.usage()
-	out := []row{}
-	for i := range pods {
-		out = append(out, rowOf(&pods[i], taken[string(pods[i].UID)], time.Now()))
-	}
-	return out, nil
+// listData is what the page of all pods shows.
+type listData struct {
+	Node     nodeData
+	Problems []string
+	Rows     []row
 }
 
-// usage returns the resource usage of pods, by UID. If it cannot be read, the columns stay empty.
-func (p page) usage() map[string]kubelet.PodStats {
+// nodeData is the machine as the page shows it.
+type nodeData struct {
+	Name, Version, CPU, Memory string
+	Disks                      []diskData
+}
+
+type diskData struct {
+	Name, Free string
+	Pressed    bool
+}
+
+// listData returns what the page of all pods shows now.
+func (p page) listData() (listData, error) {
+	pods, err := p.o.Node.Pods()
+	if err != nil {
+		return listData{}, err
+	}
+	all, _ := p.o.Node.Summary(context.Background(), false) // what cannot be read stays empty
+	if all == nil {
+		all = &kubelet.Summary{}
+	}
+	d := listData{Node: nodeOf(p.o.Node.Machine(), &all.Node), Rows: rows(pods, all)}
+	for _, text := range p.o.Node.Problems() {
+		d.Problems = append(d.Problems, summary.Plain(text))
+	}
+	return d, nil
+}
+
+func nodeOf(m Machine, used *kubelet.NodeStats) nodeData {
+	d := nodeData{Name: m.Name, Version: m.Version, CPU: strconv.Itoa(m.Processors)}
+	if use := cores(used.CPU); use != "" {
+		d.CPU = use + " of " + strconv.Itoa(m.Processors*1000) + "m"
+	}
+	if memory := used.Memory; memory != nil && memory.WorkingSetBytes != nil {
+		d.Memory = mebibytes(memory)
+		if memory.AvailableBytes != nil {
+			d.Memory += " of " + formatBytes(*memory.WorkingSetBytes+*memory.AvailableBytes)
+		}
+	}
+	for _, disk := range m.Disks {
+		if disk.Capacity > 0 {
+			free := fmt.Sprintf("%d %% of %s free", disk.Free*100/disk.Capacity, formatBytes(uint64(disk.Capacity)))
+			d.Disks = append(d.Disks, diskData{disk.Name, free, disk.Pressed})
+		}
+	}
+	return d
+}
+
+// rows returns the current rows of all pods.
+func rows(pods []v1.Pod, used *kubelet.Summary) []row {
+	of := usageOf(used)
+	out := []row{}
+	for i := range pods {
+		out = append(out, rowOf(&pods[i], of[string(pods[i].UID)], time.Now()))
+	}
+	return out
+}
+
+// usageOf returns the resource usage of pods, by UID. Where it cannot be read, the columns stay empty.
+func usageOf(all *kubelet.Summary) map[string]kubelet.PodStats {
 	out := map[string]kubelet.PodStats{}
-	if all, _ := p.o.Node.Summary(context.Background(), false); all != nil {
+	if all != nil {
 		for _, one := range all.Pods {
 			out[one.PodRef.UID] = one
 		}
@@ -116,8 +168,9 @@ func rowOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) row {
 		State: s.Text, Reason: summary.Plain(summary.Why(p, now)), IP: p.Status.PodIP,
 		Manifest: summary.Plain(p.Annotations["podrun.io/manifest"]),
 		Ready:    fmt.Sprintf("%d/%d", s.Ready, s.Containers), Restarts: strconv.Itoa(s.Restarts),
-		Well: p.Status.Phase == v1.PodSucceeded || s.Ready == s.Containers,
-		CPU:  cores(taken.CPU), Memory: mebibytes(taken.Memory),
+		Well:   p.Status.Phase == v1.PodSucceeded || s.Ready == s.Containers,
+		CPU:    ofLimit(cores(taken.CPU), podLimit(p, v1.ResourceCPU)),
+		Memory: ofLimit(mebibytes(taken.Memory), podLimit(p, v1.ResourceMemory)),
 	}
 	for _, c := range summary.Roles(p) {
 		r.Containers = append(r.Containers, c.Container.Name)
@@ -137,7 +190,51 @@ func mebibytes(s *kubelet.MemoryStats) string {
 	if s == nil || s.WorkingSetBytes == nil {
 		return ""
 	}
-	return fmt.Sprintf("%dMi", *s.WorkingSetBytes>>20)
+	return formatBytes(*s.WorkingSetBytes)
+}
+
+func formatBytes(n uint64) string {
+	if n >= 10<<30 {
+		return fmt.Sprintf("%dGi", n>>30)
+	}
+	return fmt.Sprintf("%dMi", n>>20)
+}
+
+// ofLimit adds a limit to what is used; limit is nil if there is none.
+func ofLimit(used string, limit *quantity.Quantity) string {
+	if limit == nil || used == "" {
+		return used
+	}
+	return used + " of " + limit.String()
+}
+
+// podLimit returns the limit of a pod: its own, or the sum of those of its containers if each has one.
+func podLimit(p *v1.Pod, name v1.ResourceName) *quantity.Quantity {
+	if p.Spec.Resources != nil {
+		if own, is := p.Spec.Resources.Limits[name]; is {
+			return &own
+		}
+	}
+	var sum quantity.Quantity
+	for _, role := range summary.Roles(p) {
+		if role.Init && role.Kind() != "sidecar" {
+			continue
+		}
+		limit := containerLimit(role.Container, name)
+		if limit == nil {
+			return nil
+		}
+		sum.Add(*limit)
+	}
+	return &sum
+}
+
+// containerLimit returns a limit of a container; nil if it has none.
+func containerLimit(c *v1.Container, name v1.ResourceName) *quantity.Quantity {
+	if limit, is := c.Resources.Limits[name]; is {
+		return &limit
+	}
+	return nil
 }
 
 // render executes the template with the name.
@@ -165,18 +262,23 @@ func (p page) send(w http.ResponseWriter, code int, name string, data any, err e
 
 // list handles the page of all pods.
 func (p page) list(w http.ResponseWriter, _ *http.Request) {
-	rows, err := p.rows()
-	p.send(w, http.StatusOK, "list", rows, err)
+	data, err := p.listData()
+	p.send(w, http.StatusOK, "list", data, err)
 }
 
 // listParts returns the parts of the page of all pods that change, by element ID.
 func (p page) listParts() (map[string]string, error) {
-	rows, err := p.rows()
+	data, err := p.listData()
 	if err != nil {
 		return nil, err
 	}
-	text, err := p.render("rows", rows)
-	return map[string]string{"pods": text}, err
+	parts := map[string]string{"node": "", "problems": "", "pods": ""}
+	for id := range parts {
+		if parts[id], err = p.render(id, data); err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
 }
 
 // live sends the parts of a page whenever they change, as server-sent events.

@@ -16,7 +16,9 @@ import (
 
 	"golang.org/x/net/netutil"
 	v1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
 func sickPod(message string) v1.Pod {
@@ -26,6 +28,67 @@ func sickPod(message string) v1.Pod {
 		Status: v1.PodStatus{Phase: v1.PodPending, PodIP: "10.0.0.7", ContainerStatuses: []v1.ContainerStatus{
 			{Name: "c", RestartCount: 3, State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: message}}},
 		}},
+	}
+}
+
+// TestPageOfTheNode: the page shows the machine, what it uses of what it has, manifests that cannot be used, and what
+// pods use beside their limits.
+func TestPageOfTheNode(t *testing.T) {
+	p := sickPod("")
+	p.Spec.Containers[0].Resources.Limits = v1.ResourceList{"cpu": quantity.MustParse("500m"), "memory": quantity.MustParse("64Mi")}
+	half := sickPod("") // one of its containers has no limit
+	half.Name, half.UID = "half-n", "u2"
+	half.Spec.Containers = append(half.Spec.Containers, v1.Container{Name: "free"})
+	half.Spec.Containers[0].Resources.Limits = p.Spec.Containers[0].Resources.Limits
+	whole := sickPod("") // limited as a whole
+	whole.Name, whole.UID = "whole-n", "u3"
+	whole.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{"memory": quantity.MustParse("1Gi")}}
+	cpu, memory := &kubelet.CPUStats{UsageNanoCores: new(uint64(120e6))}, &kubelet.MemoryStats{WorkingSetBytes: new(uint64(30 << 20))}
+	usage := &kubelet.Summary{Node: kubelet.NodeStats{
+		CPU: cpu, Memory: &kubelet.MemoryStats{WorkingSetBytes: new(uint64(1 << 30)), AvailableBytes: new(uint64(3 << 30))},
+	}}
+	for _, uid := range []string{"u1", "u2", "u3"} {
+		usage.Pods = append(usage.Pods, kubelet.PodStats{
+			PodRef: kubelet.PodReference{UID: uid}, CPU: cpu, Memory: memory, Containers: []kubelet.ContainerStats{{Name: "c", CPU: cpu, Memory: memory}},
+		})
+	}
+	node := fakeNode{
+		pods: []v1.Pod{p, half, whole}, summary: usage, problems: []string{"/etc/pods/<b>.yaml:6: unknown field"},
+		machine: Machine{Name: "node<1>", Version: "v1.2.3", Processors: 2, Disks: []Disk{
+			{Name: "imagefs", Capacity: 100 << 20, Free: 50 << 20}, {Name: "nodefs", Capacity: 100 << 20, Free: 5 << 20, Pressed: true},
+		}},
+	}
+	get := func(path string) string {
+		w := httptest.NewRecorder()
+		handler(node).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		return w.Body.String()
+	}
+	body := get("/")
+	for _, want := range []string{
+		"<dt>Node</dt><dd>node&lt;1&gt;, podrun v1.2.3</dd>", "<dt>CPU</dt><dd>120m of 2000m</dd>", "<dt>Memory</dt><dd>1024Mi of 4096Mi</dd>",
+		"<dt>imagefs</dt><dd>50 % of 100Mi free</dd>", "<dt>nodefs</dt><dd>5 % of 100Mi free, <strong class=\"pressed\">too little: disk pressure</strong></dd>",
+		"<h2>Manifests that cannot be used</h2>", "<li>/etc/pods/&lt;b&gt;.yaml:6: unknown field</li>",
+		`<td class="number wide">120m of 500m</td><td class="number wide">30Mi of 64Mi</td>`, `<td class="number wide">120m</td><td class="number wide">30Mi</td>`,
+		`<td class="number wide">120m</td><td class="number wide">30Mi of 1Gi</td>`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s in %s", want, body)
+		}
+	}
+	if body = get("/pod/default/web-n"); !strings.Contains(body, `<td class="number wide">120m of 500m</td><td class="number wide">30Mi of 64Mi</td>`) {
+		t.Error(body)
+	}
+	// They are parts that change on an open page.
+	w := httptest.NewRecorder()
+	handler(node).ServeHTTP(w, httptest.NewRequest("HEAD", "/live", nil))
+	for _, part := range []string{`"node":"`, `"problems":"`, `"pods":"`} {
+		if !strings.Contains(w.Body.String(), part) {
+			t.Errorf("no %s in %s", part, w.Body)
+		}
+	}
+	node.problems = nil
+	if body = get("/"); strings.Contains(body, "cannot be used") {
+		t.Errorf("no manifest is wrong: %s", body)
 	}
 }
 
@@ -42,9 +105,10 @@ func TestPages(t *testing.T) {
 	const escaped = `&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J`
 	for path, wants := range map[string][]string{
 		"/": {
-			`class="ill" data-pod="web-n" data-state="CrashLoopBackOff"><td>default</td><th scope="row"><a id="default/web-n" href="pod/default/web-n">web-n</a></th>`,
-			`<td class="state">CrashLoopBackOff</td><td class="number">0/1</td><td class="number">3</td><td class="text">c: CrashLoopBackOff: ` + escaped + `</td>`,
-			`href="pod/default/web-n?container=first#log"`, "<td>10.0.0.7</td>", "/etc/pods/&#34;&gt;&lt;img src=x&gt;.yaml",
+			`class="ill" data-pod="web-n" data-state="CrashLoopBackOff"><td class="wide">default</td><th scope="row"><a id="default/web-n" href="pod/default/web-n">web-n</a>` +
+				`<div class="narrow">c: CrashLoopBackOff: ` + escaped + `</div></th>`,
+			`<td class="state">CrashLoopBackOff</td><td class="number">0/1</td><td class="number">3</td><td class="text wide">c: CrashLoopBackOff: ` + escaped + `</td>`,
+			`href="pod/default/web-n?container=first#log"`, `<td class="wide">10.0.0.7</td>`, "/etc/pods/&#34;&gt;&lt;img src=x&gt;.yaml",
 		},
 		"/pod/default/web-n": {
 			`<a id="up" href="../../#default/web-n">`, `<dd class="state">CrashLoopBackOff</dd>`, "line 1: " + escaped, `<a href="?container=first#log">first</a> (init)`,
@@ -144,7 +208,7 @@ func (c *changing) Pods() ([]v1.Pod, error) {
 
 func TestPageIsToldAnew(t *testing.T) {
 	node := &changing{}
-	server := httptest.NewServer(NewHandler(Options{Node: node, Metrics: http.NotFoundHandler(), Resource: http.NotFoundHandler()}))
+	server := httptest.NewServer(NewHandler(Options{Node: node, Metrics: http.NotFoundHandler(), Resource: http.NotFoundHandler(), Containers: http.NotFoundHandler(), Probes: http.NotFoundHandler()}))
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -185,7 +249,7 @@ func TestPageIsToldAnew(t *testing.T) {
 // TestStreamsLeaveConnections: with the maximum number of streaming clients, another client still
 // gets a response.
 func TestStreamsLeaveConnections(t *testing.T) {
-	server := httptest.NewUnstartedServer(NewHandler(Options{Node: &changing{}, Metrics: http.NotFoundHandler(), Resource: http.NotFoundHandler()}))
+	server := httptest.NewUnstartedServer(NewHandler(Options{Node: &changing{}, Metrics: http.NotFoundHandler(), Resource: http.NotFoundHandler(), Containers: http.NotFoundHandler(), Probes: http.NotFoundHandler()}))
 	server.Listener = netutil.LimitListener(server.Listener, connections)
 	server.Start()
 	defer server.Close()

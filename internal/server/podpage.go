@@ -96,7 +96,8 @@ func (p page) podOf(r *http.Request) (podData, error) {
 	if i < 0 {
 		return podData{}, fmt.Errorf("pod %s/%s: %w", namespace, name, ErrNotFound)
 	}
-	d := dataOf(&pods[i], p.usage()[string(pods[i].UID)], time.Now())
+	all, _ := p.o.Node.Summary(context.Background(), false) // what cannot be read stays empty
+	d := dataOf(&pods[i], usageOf(all)[string(pods[i].UID)], time.Now())
 	d.Events = p.eventsOf(&pods[i])
 	d.Previous = r.URL.Query().Get("previous") == "true"
 	if chosen := r.URL.Query().Get("container"); slices.Contains(d.Containers, chosen) {
@@ -127,7 +128,8 @@ func dataOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) podData {
 		one := containerOf(r)
 		for _, c := range taken.Containers {
 			if c.Name == one.Name {
-				one.CPU, one.Memory = cores(c.CPU), mebibytes(c.Memory)
+				one.CPU = ofLimit(cores(c.CPU), containerLimit(r.Container, v1.ResourceCPU))
+				one.Memory = ofLimit(mebibytes(c.Memory), containerLimit(r.Container, v1.ResourceMemory))
 			}
 		}
 		d.Of = append(d.Of, one)

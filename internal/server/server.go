@@ -54,7 +54,7 @@ func Listen(socket string, where ListenOptions, log *slog.Logger) (*Server, erro
 	var err error
 	if where != (ListenOptions{}) {
 		if s.tcp, s.tls, err = where.listen(log); err != nil {
-			return nil, fmt.Errorf("listening on %q: %w", where.Address, err)
+			return nil, fmt.Errorf("--listen %q: %w", where.Address, err)
 		}
 	}
 	if s.unix, err = listenUnix(socket); err != nil {

@@ -49,7 +49,7 @@ func listening(t *testing.T, n Node) string {
 	s.tcp = elsewhere{s.tcp}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	h := NewHandler(Options{Node: n, Metrics: http.NotFoundHandler(), Resource: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler)})
+	h := NewHandler(Options{Node: n, Metrics: http.NotFoundHandler(), Resource: http.NotFoundHandler(), Containers: http.NotFoundHandler(), Probes: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler)})
 	go func() { done <- s.Run(ctx, h) }()
 	t.Cleanup(func() { cancel(); <-done })
 	return address

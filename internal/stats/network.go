@@ -52,17 +52,26 @@ func (s *Stats) inside(p *v1.Pod, cgroups [][]string, now time.Time, out *kubele
 			continue // the container has just exited
 		}
 		count += uint64(len(pids))
-		if p.Spec.HostNetwork || out.Network != nil || len(pids) == 0 {
-			continue
-		}
-		links, err := s.o.Links(pids[0])
-		if err != nil {
-			continue
-		}
-		// The kernel may have given the PID to another process meanwhile.
-		if still, err := s.o.Processes(path); err == nil && slices.Contains(still, pids[0]) {
-			out.Network = network(links, now)
+		if out.Network == nil {
+			out.Network = network(s.links(p, path, pids), now)
 		}
 	}
 	out.ProcessStats = &kubelet.ProcessStats{ProcessCount: &count}
+}
+
+// links returns the network interfaces of a pod, read through the processes of the cgroup at path; nil
+// if the pod uses the host network or they cannot be read.
+func (s *Stats) links(p *v1.Pod, path string, pids []int) []sys.Link {
+	if p.Spec.HostNetwork || len(pids) == 0 {
+		return nil
+	}
+	links, err := s.o.Links(pids[0])
+	if err != nil {
+		return nil
+	}
+	// The kernel may have given the PID to another process meanwhile.
+	if still, err := s.o.Processes(path); err != nil || !slices.Contains(still, pids[0]) {
+		return nil
+	}
+	return links
 }

@@ -29,6 +29,8 @@ type Options struct {
 	Node string
 	// Usage reads the usage of the cgroup at a path.
 	Usage func(path string) (cgroup.Usage, error)
+	// Details reads the usage and the limits of the cgroup at a path.
+	Details func(path string) (cgroup.Details, error)
 	// Machine reads the usage of the machine.
 	Machine func() (sys.Usage, error)
 	// Processes returns the PIDs in the cgroup at a path. Links returns the network interfaces in a

@@ -26,6 +26,8 @@ type Disks struct {
 	Images func(ctx context.Context) (pod.Space, error)
 	// FS returns the capacity and usage of the file system of a path.
 	FS func(path string) (sys.FS, error)
+	// Device returns the block device of the file system of a path; "" if there is none.
+	Device func(path string) string
 	// Data is the directory of pods' data, Logs that of their logs, and Root that of the files of
 	// images and containers.
 	Data, Logs, Root string
@@ -35,6 +37,8 @@ const (
 	// measuredFor is how long a measurement is reused, because the cost of one grows with the size
 	// of the pods' data.
 	measuredFor = 10 * time.Second
+	// scrapedFor is how long one is reused for scrapes, which come again and again.
+	scrapedFor = time.Minute
 	// measuringTime is how long a request waits for measurements; later ones are part of the next
 	// response.
 	measuringTime = 5 * time.Second
@@ -54,8 +58,9 @@ type measured struct {
 	used  pod.Space
 }
 
-// measure refreshes the cached measurements and drops those of pods that are not in pods.
-func (s *storage) measure(ctx context.Context, pods []v1.Pod) error {
+// measure refreshes the cached measurements that are older than age, and drops those of pods that are
+// not in pods.
+func (s *storage) measure(ctx context.Context, pods []v1.Pod, age time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, measuringTime)
 	defer cancel()
 	var failed []error
@@ -63,7 +68,7 @@ func (s *storage) measure(ctx context.Context, pods []v1.Pod) error {
 	for i := range pods {
 		p := &pods[i]
 		m, known := s.pods[p.UID]
-		if !known || time.Since(m.at) >= measuredFor {
+		if !known || time.Since(m.at) >= age {
 			taken, err := s.Usage(ctx, p)
 			if err != nil {
 				failed = append(failed, err)
@@ -75,7 +80,7 @@ func (s *storage) measure(ctx context.Context, pods []v1.Pod) error {
 		now[p.UID] = m
 	}
 	s.pods = now
-	if time.Since(s.images.at) >= measuredFor {
+	if time.Since(s.images.at) >= age {
 		used, err := s.Images(ctx)
 		if err != nil {
 			return errors.Join(append(failed, err)...)
@@ -89,7 +94,7 @@ func (s *storage) measure(ctx context.Context, pods []v1.Pod) error {
 func (s *storage) add(ctx context.Context, pods []v1.Pod, out *kubelet.Summary) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.measure(ctx, pods)
+	err := s.measure(ctx, pods, measuredFor)
 	at := time.Now()
 	data, nodeErr := s.FS(s.Data)
 	logs, logsErr := s.FS(s.Logs)

@@ -20,18 +20,13 @@ func conditions(in Input, s v1.PodStatus, mine pod.Observed) []v1.PodCondition {
 	if s.StartTime != nil {
 		seen = s.StartTime.Time
 	}
-	sandbox := len(mine.Sandboxes) > 0 && mine.Sandboxes[0].Ready
-	sandboxAt := lastChange(s, seen)
-	if sandbox {
-		sandboxAt = mine.Sandboxes[0].CreatedAt
-	}
 	done := s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed
 	ready, reason, message := readiness(p, s, done)
 	changed := lastProbeChange(in.Probed, mine, lastChange(s, seen))
 	all := []v1.PodCondition{
-		condition(v1.PodReadyToStartContainers, sandbox, sandboxAt, "", ""),
+		startable(in.Plan, mine, lastChange(s, seen)),
 		initialization(p, s, seen),
-		condition(v1.PodReady, ready, changed, reason, message),
+		gated(p, condition(v1.PodReady, ready, changed, reason, message)),
 		condition(v1.ContainersReady, ready, changed, reason, message),
 		condition(v1.PodScheduled, true, seen, "", ""),
 	}
@@ -109,6 +104,22 @@ func condition(kind v1.PodConditionType, is bool, at time.Time, reason, message 
 	}
 }
 
+// startable returns the condition PodReadyToStartContainers: the pod has a sandbox, and the volumes
+// that its first container needs. The kubelet mounts volumes before it creates the sandbox, podrun
+// after that, so what has started in the sandbox shows that volumes were mounted. changed is when a
+// container last changed.
+func startable(p plan.Plan, mine pod.Observed, changed time.Time) v1.PodCondition {
+	if len(mine.Sandboxes) == 0 || !mine.Sandboxes[0].Ready {
+		return condition(v1.PodReadyToStartContainers, false, changed, "", "")
+	}
+	sandbox := mine.Sandboxes[0]
+	started := slices.ContainsFunc(mine.Containers, func(c pod.Container) bool { return c.SandboxID == sandbox.ID })
+	if why := p.Unmounted; why != nil && !started {
+		return condition(v1.PodReadyToStartContainers, false, changed, why.Reason, why.Message)
+	}
+	return condition(v1.PodReadyToStartContainers, true, sandbox.CreatedAt, "", "")
+}
+
 // initialization returns the condition PodInitialized, which names the init containers that are not
 // complete.
 func initialization(p *v1.Pod, s v1.PodStatus, seen time.Time) v1.PodCondition {
@@ -157,6 +168,18 @@ func readiness(p *v1.Pod, s v1.PodStatus, done bool) (ready bool, reason, messag
 		return true, "", ""
 	}
 	return false, "ContainersNotReady", fmt.Sprintf("containers with unready status: [%s]", strings.Join(unready, " "))
+}
+
+// gated returns the condition Ready of p: nothing ever meets its readiness gates.
+func gated(p *v1.Pod, ready v1.PodCondition) v1.PodCondition {
+	if ready.Status != v1.ConditionTrue || len(p.Spec.ReadinessGates) == 0 {
+		return ready
+	}
+	var unmet []string
+	for _, gate := range p.Spec.ReadinessGates {
+		unmet = append(unmet, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
+	}
+	return condition(v1.PodReady, false, ready.LastTransitionTime.Time, "ReadinessGatesNotReady", strings.Join(unmet, ", "))
 }
 
 // lastProbeChange returns when a hook or probe result last changed; at if none did later.

@@ -127,3 +127,40 @@ func TestPassingConditionsKeepTheirTime(t *testing.T) {
 		wantSince(t, i, before, v1.PodResizePending, began)
 	}
 }
+
+// TestReadyToStartContainers: a pod whose volumes cannot be mounted is not ready to start containers, although
+// podrun has a sandbox for it already; one that has started a container in that sandbox was.
+func TestReadyToStartContainers(t *testing.T) {
+	t.Parallel()
+	box := func(ready bool) []pod.Sandbox {
+		return []pod.Sandbox{{ID: "s1", UID: "u1", Ready: ready, CreatedAt: time.Unix(1_700_000_000, 0)}}
+	}
+	in := func(sandbox string, state pod.State) []pod.Container {
+		return []pod.Container{{ID: "c0", Name: "c", UID: "u1", SandboxID: sandbox, State: state}}
+	}
+	missing := plan.Plan{Unmounted: &plan.Waiting{Reason: "FailedMount", Message: "hostPath /x: does not exist"}}
+	for name, c := range map[string]struct {
+		boxes  []pod.Sandbox
+		seen   []pod.Container
+		plan   plan.Plan
+		want   v1.ConditionStatus
+		reason string
+	}{
+		"no sandbox":                         {nil, nil, plan.Plan{}, v1.ConditionFalse, ""},
+		"a lost sandbox":                     {box(false), nil, missing, v1.ConditionFalse, ""},
+		"a sandbox":                          {box(true), nil, plan.Plan{}, v1.ConditionTrue, ""},
+		"no volume":                          {box(true), nil, missing, v1.ConditionFalse, "FailedMount"},
+		"a start that was cut off":           {box(true), in("s1", pod.Created), missing, v1.ConditionFalse, "FailedMount"},
+		"no volume, after a reboot":          {box(true), in("s0", pod.Exited), missing, v1.ConditionFalse, "FailedMount"},
+		"a volume that is gone at a restart": {box(true), in("s1", pod.Exited), missing, v1.ConditionTrue, ""},
+		"another container runs":             {box(true), in("s1", pod.Running), missing, v1.ConditionTrue, ""},
+	} {
+		p := &v1.Pod{}
+		p.UID, p.Spec.Containers = "u1", []v1.Container{{Name: "c"}}
+		got := Of(Input{Pod: p, Observed: pod.Observed{Sandboxes: c.boxes, Containers: c.seen}, Plan: c.plan}).Conditions[0]
+		if got.Type != v1.PodReadyToStartContainers || got.Status != c.want || got.Reason != c.reason ||
+			(got.Message != "") != (c.reason != "") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

@@ -98,7 +98,7 @@ func setIPs(s *v1.PodStatus, in Input, mine pod.Observed) {
 }
 
 func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerStatus {
-	s := v1.ContainerStatus{Name: c.Name, Image: c.Image}
+	s := v1.ContainerStatus{Name: c.Name, Image: c.Image, VolumeMounts: volumeMounts(c)}
 	last, lost, found := mine.Last(in.Pod.UID, c.Name)
 	waiting, isWaiting := in.Plan.Waiting[c.Name]
 	if !found {
@@ -116,6 +116,7 @@ func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerS
 	}
 	s.ImageID = last.ImageID
 	s.ContainerID = containerID(last)
+	s.User = pod.ReadUser(last.User)
 	if last.StopSignal != "" {
 		s.StopSignal = new(v1.Signal(last.StopSignal))
 	}
@@ -150,6 +151,22 @@ func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerS
 		}
 	}
 	return s
+}
+
+// volumeMounts returns the mounts of c as the kubelet shows them, also before they exist.
+func volumeMounts(c *v1.Container) []v1.VolumeMountStatus {
+	var all []v1.VolumeMountStatus
+	for _, m := range c.VolumeMounts {
+		one := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			one.RecursiveReadOnly = new(v1.RecursiveReadOnlyDisabled)
+			if r := m.RecursiveReadOnly; r != nil && *r != v1.RecursiveReadOnlyDisabled {
+				one.RecursiveReadOnly = new(v1.RecursiveReadOnlyEnabled)
+			}
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // removed returns the terminated state of an instance that something other than podrun removed.

@@ -211,3 +211,56 @@ func TestKeys(t *testing.T) {
 		t.Errorf("%v, %v, want %v", keys, err, stays)
 	}
 }
+
+// TestVolumeMounts: the status has the mounts of each container, also of one that has not started; a read-only
+// one says whether the mounts below it are read-only too.
+func TestVolumeMounts(t *testing.T) {
+	p := &v1.Pod{}
+	p.UID = "u1"
+	mounts := []v1.VolumeMount{
+		{Name: "a", MountPath: "/a"},
+		{Name: "a", MountPath: "/b", ReadOnly: true, SubPath: "x"},
+		{Name: "a", MountPath: "/c", ReadOnly: true, RecursiveReadOnly: new(v1.RecursiveReadOnlyIfPossible)},
+		{Name: "a", MountPath: "/d", ReadOnly: true, RecursiveReadOnly: new(v1.RecursiveReadOnlyDisabled)},
+		{Name: "a", MountPath: "/e", RecursiveReadOnly: new(v1.RecursiveReadOnlyDisabled)},
+	}
+	p.Spec.InitContainers = []v1.Container{{Name: "i", VolumeMounts: mounts[:1]}}
+	p.Spec.Containers = []v1.Container{{Name: "c", VolumeMounts: mounts}, {Name: "d"}}
+	s := Of(Input{Pod: p, Observed: pod.Observed{Containers: []pod.Container{{ID: "1", Name: "c", UID: "u1", State: pod.Running}}}})
+	var got []string
+	for _, m := range s.ContainerStatuses[0].VolumeMounts {
+		line := m.Name + m.MountPath
+		if m.ReadOnly {
+			line += " ro"
+		}
+		if m.RecursiveReadOnly != nil {
+			line += " " + string(*m.RecursiveReadOnly)
+		}
+		got = append(got, line)
+	}
+	if want := "a/a,a/b ro Disabled,a/c ro Enabled,a/d ro Disabled,a/e"; strings.Join(got, ",") != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if init := s.InitContainerStatuses[0].VolumeMounts; len(init) != 1 || init[0].Name != "a" || len(s.ContainerStatuses[1].VolumeMounts) != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestUserIsShown: the user of the process, which is not known of an instance that an earlier podrun started.
+func TestUserIsShown(t *testing.T) {
+	p := &v1.Pod{}
+	p.UID, p.Spec.Containers = "u1", []v1.Container{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	s := Of(Input{Pod: p, Observed: pod.Observed{Containers: []pod.Container{
+		{ID: "1", Name: "a", UID: "u1", State: pod.Exited, Process: pod.Process{User: pod.UserOf(7, 8, []uint32{8, 9})}},
+		{ID: "2", Name: "b", UID: "u1", State: pod.Running},
+	}}})
+	user := s.ContainerStatuses[0].User
+	if user == nil || user.Linux.UID != 7 || user.Linux.GID != 8 || !slices.Equal(user.Linux.SupplementalGroups, []int64{8, 9}) {
+		t.Errorf("%+v", user)
+	}
+	for _, c := range s.ContainerStatuses[1:] {
+		if c.User != nil {
+			t.Errorf("%s: %+v", c.Name, c.User)
+		}
+	}
+}

@@ -27,6 +27,8 @@ type Usage struct {
 	// Threads is the current number of threads, which the kernel calls tasks; MostThreads is the
 	// maximum.
 	Threads, MostThreads int64
+	// Processors is the number of processors that are online.
+	Processors int
 }
 
 // ReadUsage returns the machine's current resource usage.
@@ -51,7 +53,7 @@ func ReadUsage() (Usage, error) {
 	}
 	c := stat.CPUTotal
 	u := Usage{
-		Since: time.Unix(int64(stat.BootTime), 0), Total: bytes(memory.MemTotalBytes),
+		Since: time.Unix(int64(stat.BootTime), 0), Total: bytes(memory.MemTotalBytes), Processors: len(stat.CPU),
 		CPU: time.Duration((c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal) * float64(time.Second)),
 	}
 	u.Memory = u.Total - bytes(memory.MemFreeBytes)
@@ -98,8 +100,9 @@ func mostThreads() int64 {
 
 // Link contains the traffic counters of a network interface since its creation.
 type Link struct {
-	Name                                 string
-	RxBytes, RxErrors, TxBytes, TxErrors uint64
+	Name                                    string
+	RxBytes, RxPackets, RxErrors, RxDropped uint64
+	TxBytes, TxPackets, TxErrors, TxDropped uint64
 }
 
 // Links returns the network interfaces in the network namespace of a process, sorted by name; pid 0
@@ -130,7 +133,11 @@ func Links(pid int) ([]Link, error) {
 			continue
 		}
 		l := all[name]
-		out = append(out, Link{name, l.RxBytes, l.RxErrors, l.TxBytes, l.TxErrors})
+		out = append(out, Link{
+			Name:    name,
+			RxBytes: l.RxBytes, RxPackets: l.RxPackets, RxErrors: l.RxErrors, RxDropped: l.RxDropped,
+			TxBytes: l.TxBytes, TxPackets: l.TxPackets, TxErrors: l.TxErrors, TxDropped: l.TxDropped,
+		})
 	}
 	return out, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/volume/filled"
@@ -37,7 +38,10 @@ func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	if memory {
+	// Containers that run see the files that an earlier version of podrun wrote to the disk. A mount
+	// would hide them from podrun, which could not update them any more.
+	onDisk := kind == layout.KindDownwardAPI && filled.IsWritten(is)
+	if memory && !onDisk {
 		if err := v.mountSecret(in.Pod.UID, dir, "mode=0777"); err != nil {
 			return "", err
 		}

@@ -16,6 +16,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/volume/filled"
 )
 
 func ref(name string) v1.LocalObjectReference { return v1.LocalObjectReference{Name: name} }
@@ -136,9 +137,12 @@ func TestFilledVolumes(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
 			_, memory := filledKind(&c.volume)
+			if want := strings.HasPrefix(c.name, "Secret") || c.name == "downward API" || c.name == "projected"; dir != "" && memory != want {
+				t.Errorf("in memory: %v", memory)
+			}
 			var fs unix.Statfs_t
 			if dir != "" && memory && (unix.Statfs(dir, &fs) != nil || fs.Type != unix.TMPFS_MAGIC) {
-				t.Errorf("a Secret in a file system of type %x", fs.Type)
+				t.Errorf("kept in a file system of type %x", fs.Type)
 			}
 		})
 	}
@@ -148,6 +152,40 @@ func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it mounts")
+	}
+}
+
+// TestDownwardOfAnEarlierPodrun: files that an earlier podrun wrote to the disk stay where running containers
+// see them, and follow the pod.
+func TestDownwardOfAnEarlierPodrun(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	p := podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{
+		Items: []v1.DownwardAPIVolumeFile{{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}}})
+	p.Labels = map[string]string{"app": "one"}
+	dir := f.dirs().Revision(p.UID).Volume(layout.KindDownwardAPI, "v")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := filled.Write(dir, filled.Files{"labels": {Data: []byte("app=\"zero\""), Mode: 0o644}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	running, err := os.Open(dir) // as the mount of a container that runs
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Close()
+	for range 2 { // a start of another container, and a restart
+		if _, got := f.fill(t, pod.Inside{Pod: p}); !strings.Contains(got, `one`) {
+			t.Fatalf("%s", got)
+		}
+	}
+	p.Labels["app"] = "two"
+	if err := f.Refresh(t.Context(), pod.Inside{Pod: p}); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d/labels", running.Fd())); err != nil || string(now) != `app="two"` {
+		t.Errorf("a running container sees %q, %v", now, err)
 	}
 }
 

@@ -78,14 +78,22 @@ func New(o Options) *Volumes {
 
 // Setup prepares everything that in.Container mounts. It returns the mounts in the order in which
 // they must be made: an outer directory before what is mounted inside it. It may be called at every
-// start of a container; what containers wrote into an emptyDir stays. The error is a
-// *runtime.ReasonError; it may be temporary, so a later call may succeed.
+// start of a container; what containers wrote into an emptyDir stays. The error has a
+// *runtime.ReasonError; it may be temporary, so a later call may succeed. Its reason is the kubelet's:
+// pod.ReasonFailedMount for a volume that is not mounted, and runtime.ReasonConfig for a part of it,
+// such as a subPath, or another file that the container cannot get.
 func (v *Volumes) Setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error) {
-	mounts, err := v.setup(ctx, in)
-	if err != nil {
-		return nil, &runtime.ReasonError{Reason: runtime.ReasonFailedMount, Err: err}
+	prepared, err := v.setup(ctx, in)
+	var reason *runtime.ReasonError
+	if err != nil && !errors.As(err, &reason) {
+		return nil, &runtime.ReasonError{Reason: runtime.ReasonConfig, Err: err}
 	}
-	return mounts, nil
+	return prepared, err
+}
+
+// notMounted gives err the reason of a volume that is not mounted.
+func notMounted(err error) error {
+	return &runtime.ReasonError{Reason: pod.ReasonFailedMount, Err: err}
 }
 
 func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error) {
@@ -96,7 +104,7 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 		return nil, fmt.Errorf("volume device %q: volumeDevices are not supported", in.Container.VolumeDevices[0].Name)
 	}
 	if err := v.checkFilled(ctx, in); err != nil {
-		return nil, fmt.Errorf("MountVolume.SetUp failed for %w", err)
+		return nil, notMounted(fmt.Errorf("MountVolume.SetUp failed for %w", err))
 	}
 	if err := v.readyWithheld(in); err != nil {
 		return nil, err
@@ -108,7 +116,7 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 		if !ok {
 			var err error
 			if s, err = v.ready(ctx, in, m.Name); err != nil {
-				return nil, fmt.Errorf("MountVolume.SetUp failed for volume %q: %w", m.Name, err)
+				return nil, notMounted(fmt.Errorf("MountVolume.SetUp failed for volume %q: %w", m.Name, err))
 			}
 			sources[m.Name] = s
 		}
@@ -160,7 +168,7 @@ func (v *Volumes) mountOf(in pod.Inside, i int, s source) (pod.Mount, error) {
 	if m.MountPropagation != nil {
 		out.Propagation = *m.MountPropagation
 		if err := canPropagate(s.path, out.Propagation); err != nil {
-			return out, err
+			return out, &runtime.ReasonError{Reason: runtime.ReasonCreate, Err: err}
 		}
 	}
 	sub, err := subPath(in, m)

@@ -175,23 +175,24 @@ func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod       *v1.Pod
 		container *v1.Container
+		reason    string
 		want      string
 	}{
-		"no such volume":  {podWith(), mounting(mountV), "no such volume"},
-		"another kind":    {podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}}), mounting(mountV), "its kind is not supported"},
-		"medium":          {podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "Tape"}}}), mounting(mountV), `medium "Tape" is not supported`},
-		"subPathExpr":     {podWith(emptyDir("v")), mounting(v1.VolumeMount{Name: "v", MountPath: "/v", SubPathExpr: "$(X)"}), "the container has no variable $(X)"},
-		"device":          {podWith(), &v1.Container{VolumeDevices: []v1.VolumeDevice{{Name: "d"}}}, "volumeDevices are not supported"},
-		"uid as a path":   {bad, mounting(mountV), "cannot be a directory's name"},
-		"name as a path":  {podWith(emptyDir("../../x")), mounting(v1.VolumeMount{Name: "../../x", MountPath: "/v"}), "cannot be a directory's name"},
-		"dots as a name":  {podWith(emptyDir("..")), mounting(v1.VolumeMount{Name: "..", MountPath: "/v"}), "cannot be a directory's name"},
-		"empty as a name": {podWith(emptyDir("")), mounting(v1.VolumeMount{MountPath: "/v"}), "cannot be a directory's name"},
+		"no such volume":  {podWith(), mounting(mountV), "FailedMount", "no such volume"},
+		"another kind":    {podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}}), mounting(mountV), "FailedMount", "its kind is not supported"},
+		"medium":          {podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "Tape"}}}), mounting(mountV), "FailedMount", `medium "Tape" is not supported`},
+		"subPathExpr":     {podWith(emptyDir("v")), mounting(v1.VolumeMount{Name: "v", MountPath: "/v", SubPathExpr: "$(X)"}), "CreateContainerConfigError", "the container has no variable $(X)"},
+		"device":          {podWith(), &v1.Container{VolumeDevices: []v1.VolumeDevice{{Name: "d"}}}, "CreateContainerConfigError", "volumeDevices are not supported"},
+		"uid as a path":   {bad, mounting(mountV), "FailedMount", "cannot be a directory's name"},
+		"name as a path":  {podWith(emptyDir("../../x")), mounting(v1.VolumeMount{Name: "../../x", MountPath: "/v"}), "FailedMount", "cannot be a directory's name"},
+		"dots as a name":  {podWith(emptyDir("..")), mounting(v1.VolumeMount{Name: "..", MountPath: "/v"}), "FailedMount", "cannot be a directory's name"},
+		"empty as a name": {podWith(emptyDir("")), mounting(v1.VolumeMount{MountPath: "/v"}), "FailedMount", "cannot be a directory's name"},
 	} {
 		f := newFixture(t)
 		got, err := f.Setup(t.Context(), c.pod, c.container, pod.Sandbox{})
 		var reason *runtime.ReasonError
-		if !errors.As(err, &reason) || reason.Reason != "FailedMount" || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, error %v, want %s", name, got, err, c.want)
+		if !errors.As(err, &reason) || reason.Reason != c.reason || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, error %v, want %s: %s", name, got, err, c.reason, c.want)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -18,7 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -27,6 +26,7 @@ import (
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/oci"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/checkpointed"
 	"podrun.io/podrun/internal/runtime/containerd"
@@ -137,6 +137,8 @@ type Backend interface {
 	runtime.Layers
 	// Store returns the pods' checkpoints.
 	Store() *checkpoint.Store
+	// RetainLogs makes the logs of a revision stay when it is removed by this process.
+	RetainLogs(uid pod.UID)
 	// Sweep removes what an interrupted run left behind and no list shows.
 	Sweep(ctx context.Context) error
 }
@@ -151,45 +153,6 @@ func (c *Connection) Close() error {
 		c.unbind()
 	}
 	return err
-}
-
-// keepPoll is how often podrun's own containerd is checked. A check costs a few microseconds.
-const keepPoll = 200 * time.Millisecond
-
-// Keep restarts podrun's own containerd whenever it has died, until ctx ends. The connection
-// reconnects by itself. Any other containerd is managed by its owner, so Keep returns at once.
-func (c *Connection) Keep(ctx context.Context) {
-	if !c.Embedded {
-		return
-	}
-	const longest = 10 * time.Second
-	pause, failed := keepPoll, false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-		if embedded.Running(c.own.Dirs) {
-			pause, failed = keepPoll, false
-			continue
-		}
-		if !failed {
-			c.own.Log.Warn("podrun's own containerd has died; restarting it")
-		}
-		// As long as it has clients, a daemon whose directory was removed blocks the root directory
-		// for a new one.
-		_ = c.lease.Close()
-		lease, err := embedded.Ensure(ctx, c.own)
-		if err != nil {
-			if !failed && ctx.Err() == nil {
-				c.own.Log.Error("podrun's own containerd failed to start; retrying", "err", err)
-			}
-			pause, failed = min(2*pause, longest), true
-			continue
-		}
-		c.lease = lease
-	}
 }
 
 // credentials returns the docker config.json to use. One that was named explicitly must exist.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -11,8 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/sys/fileerror"
 )
 
 // Config is the node configuration file: what a machine offers its pods in addition to the
@@ -37,7 +40,7 @@ type Config struct {
 func ReadConfig(path string) (Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return Config{}, err
+		return Config{}, fileerror.Named(err)
 	}
 	out, err := parseConfig(text)
 	if err != nil {
@@ -49,6 +52,13 @@ func ReadConfig(path string) (Config, error) {
 // parseConfig parses the contents of the file.
 func parseConfig(text []byte) (Config, error) {
 	var out Config
+	docs, errs := decode.Parse(text)
+	for _, d := range docs {
+		errs = append(errs, decode.Check(d.Value, reflect.TypeFor[Config](), "", nil)...)
+	}
+	if len(errs) > 0 {
+		return out, errs[0]
+	}
 	if err := yaml.UnmarshalStrict(text, &out); err != nil {
 		return out, err
 	}

@@ -23,7 +23,7 @@ func TestConfig(t *testing.T) {
 		"runtimeClasses:\n  a: {}\n":                        "names neither runtime nor binaryName",
 		"runtimeClasses:\n  a: {binary: crun}\n":            "unknown field",
 		"classes: {}\n":                                     "unknown field",
-		"- a\n":                                             "cannot unmarshal",
+		"- a\n":                                             "must be an object, not a list",
 	} {
 		path := filepath.Join(t.TempDir(), "node.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

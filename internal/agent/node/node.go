@@ -101,11 +101,14 @@ func hugePages(pages map[int64]int64) v1.ResourceList {
 	return list
 }
 
-// Labels returns the labels that the kubelet gives a node with that name.
-func Labels(name string) map[string]string {
-	return map[string]string{
+// Labels returns the labels that the kubelet gives a node with that name, with more in addition or in
+// their place.
+func Labels(name string, more map[string]string) map[string]string {
+	labels := map[string]string{
 		v1.LabelHostname:   name,
 		v1.LabelOSStable:   goruntime.GOOS,
 		v1.LabelArchStable: goruntime.GOARCH,
 	}
+	maps.Copy(labels, more)
+	return labels
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -45,6 +46,7 @@ type Options struct {
 type Server struct {
 	o       Options
 	metrics *metrics.Metrics
+	probes  *metrics.Probes
 	http    *server.Server // nil: it does not listen
 
 	mu      sync.Mutex
@@ -52,11 +54,16 @@ type Server struct {
 }
 
 // New creates a server that does not listen yet.
-func New(o Options) *Server { return &Server{o: o, metrics: metrics.New(o.Log)} }
+func New(o Options) *Server {
+	return &Server{o: o, metrics: metrics.New(o.Log), probes: metrics.NewProbes(o.Log)}
+}
 
 // Observer returns the observer that the relister must be given, so that the metrics contain its
 // measurements.
 func (s *Server) Observer() relist.Observer { return s.metrics }
+
+// Probes returns the observer that the prober must be given, for the same reason.
+func (s *Server) Probes() *metrics.Probes { return s.probes }
 
 // Listen opens the listening sockets, so that an address that is not available is an early error.
 func (s *Server) Listen(o server.ListenOptions) (err error) {
@@ -84,6 +91,8 @@ type Parts struct {
 	// Keeper and Disks may be nil: then disks are left out.
 	Keeper *gc.Keeper
 	Disks  *stats.Disks
+	// Config is the response of /configz.
+	Config any
 }
 
 // Run serves HTTP until ctx ends. Listen must have succeeded.
@@ -96,11 +105,14 @@ func (s *Server) Run(ctx context.Context, parts Parts) error {
 	}
 	s.o.Log.Info("serving HTTP", "socket", s.o.Dirs.Socket(), "listen", address)
 	return s.http.Run(ctx, server.NewHandler(server.Options{
-		Node:     n,
-		Metrics:  s.metrics.Handler(),
-		Resource: metrics.Resource(func() (*kubelet.Summary, error) { return n.Summary(ctx, false) }, s.o.Log),
-		Events:   n.Events,
-		Log:      s.o.Log,
+		Node:       n,
+		Metrics:    s.metrics.Handler(),
+		Resource:   metrics.Resource(func() (*kubelet.Summary, error) { return n.Summary(ctx, false) }, s.o.Log),
+		Containers: metrics.Containers(func() (stats.Groups, error) { return n.groups(ctx) }, s.o.Log),
+		Probes:     s.probes.Handler(),
+		Config:     parts.Config,
+		Events:     n.Events,
+		Log:        s.o.Log,
 	}))
 }
 
@@ -144,6 +156,29 @@ func (n node) Summary(ctx context.Context, whole bool) (*kubelet.Summary, error)
 	return n.summary.Summary(pods, time.Now())
 }
 
+// groups returns what the cgroups of running pods use.
+func (n node) groups(ctx context.Context) (stats.Groups, error) {
+	pods, err := n.Pods()
+	if err != nil {
+		return stats.Groups{}, err
+	}
+	return n.summary.Groups(ctx, pods)
+}
+
+// Running implements server.Node.
+func (n node) Running() []v1.Pod {
+	var out []v1.Pod
+	for _, seen := range n.Relister.Running() {
+		p := v1.Pod{}
+		p.Namespace, p.Name, p.UID = seen.Key.Namespace, seen.Key.Name, seen.Containers[0].UID
+		for _, c := range seen.Containers {
+			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: c.Name, Image: c.Image})
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
 // Health implements server.Node: the relister works, and containerd is reachable.
 func (n node) Health() []server.Check {
 	var away error
@@ -168,6 +203,20 @@ func (n node) Ready() []server.Check {
 		{Name: "disk", Err: n.pressure()},
 	}
 }
+
+// Machine implements server.Node.
+func (n node) Machine() server.Machine {
+	m := server.Machine{Name: n.o.NodeName, Version: metrics.Version(), Processors: goruntime.NumCPU()}
+	for _, d := range n.Disks() {
+		m.Disks = append(m.Disks, server.Disk{
+			Name: d.Name, Capacity: int64(d.Capacity), Free: int64(d.Available), Pressed: d.Pressed,
+		})
+	}
+	return m
+}
+
+// Problems implements server.Node.
+func (n node) Problems() []string { return texts(n.Desired().Problems) }
 
 // pressure returns which disks have too little free space.
 func (n node) pressure() error {
@@ -195,13 +244,17 @@ func (n node) ImagesRemoved() map[string]int {
 
 // problems joins the problems into one error, independent of the order of the sources.
 func problems(all []manifest.Problem) error {
-	var texts []string
-	for _, p := range all {
-		texts = append(texts, p.Err.Error())
-	}
-	if len(texts) == 0 {
+	if len(all) == 0 {
 		return nil
 	}
-	slices.Sort(texts)
-	return errors.New(strings.Join(slices.Compact(texts), "\n"))
+	return errors.New(strings.Join(texts(all), "\n"))
+}
+
+// texts returns the texts of the problems, each once, sorted.
+func texts(all []manifest.Problem) (out []string) {
+	for _, p := range all {
+		out = append(out, p.Err.Error())
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

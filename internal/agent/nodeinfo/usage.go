@@ -17,13 +17,15 @@ import (
 // containers is left out.
 func newStats(nodeName string, disks *stats.Disks) *stats.Stats {
 	taken := func(string) (cgroup.Usage, error) { return cgroup.Usage{}, cgroup.ErrNoUsage }
+	details := func(string) (cgroup.Details, error) { return cgroup.Details{}, cgroup.ErrNoUsage }
 	processes := func(string) ([]int, error) { return nil, cgroup.ErrNoUsage }
 	if tree, err := cgroup.Open(); err == nil {
-		taken, processes = tree.Usage, tree.Processes
+		taken, details, processes = tree.Usage, tree.Details, tree.Processes
 	}
 	return stats.New(stats.Options{
 		Node:      nodeName,
 		Usage:     taken,
+		Details:   details,
 		Machine:   sys.ReadUsage,
 		Processes: processes,
 		Links:     sys.Links,
@@ -49,6 +51,7 @@ func NewDisks(dirs layout.Dirs, r Images) *stats.Disks {
 		Dir:    meter.VolumeDir,
 		Images: r.ImagesSize,
 		FS:     sys.ReadFS,
+		Device: sys.DeviceOf,
 		Data:   dirs.Root,
 		Logs:   dirs.Log,
 		Root:   cmp.Or(r.ImageRoot(), dirs.Root),

@@ -189,7 +189,7 @@ func (l *Locks) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, file := range l.files {
-		file.Close()
+		unlockFile(file)
 	}
 }
 

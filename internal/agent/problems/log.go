@@ -7,9 +7,11 @@
 package problems
 
 import (
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
@@ -48,6 +50,19 @@ func (t *Log) record(d manifest.Desired, p manifest.Problem) {
 		return
 	}
 	e := pod.Event{Warning: true, Reason: "InsecureManifest", Message: p.Err.Error()}
+	if field := (manifest.FieldError{}); errors.As(p.Err, &field) {
+		e.Reason = "IgnoredField"
+		if field.Field == "kind" || strings.HasSuffix(field.Field, "].kind") { // an object that is passed over
+			e.Reason = "IgnoredKind"
+			t.Events.Record(e)
+			return
+		}
+	}
+	if of := d.Pods[p.Key]; of != nil && manifest.OriginOf(of) == p.Origin {
+		e.Key, e.UID = p.Key, of.UID
+		t.Events.Record(e)
+		return
+	}
 	ofPods := false
 	for key, of := range d.Pods {
 		if manifest.OriginOf(of) == p.Origin {

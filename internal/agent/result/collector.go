@@ -35,6 +35,11 @@ type Collector struct {
 	trouble  map[pod.Key]trouble // the last one
 	began    time.Time
 	done     map[pod.Key]time.Time // since when a pod has its result
+	ready    map[pod.Key]period    // of services that are ready
+	backoff  map[pod.Key]period    // of services that are in back-off
+	stuck    map[pod.Key]error     // why a pod can never start
+	pulls    pulls
+	seen     func(pod.Key) pod.Observed // may be nil
 }
 
 // trouble is a failed action of a pod.
@@ -49,7 +54,8 @@ func NewCollector(files *status.Files, want manifest.Desired, progress func(*v1.
 	c := &Collector{
 		files: files, progress: progress, change: make(chan struct{}, 1), pods: map[pod.Key]*v1.Pod{},
 		settled: map[pod.Key]bool{}, gone: map[pod.Key]bool{}, trouble: map[pod.Key]trouble{},
-		began: time.Now(), done: map[pod.Key]time.Time{},
+		began: time.Now(), done: map[pod.Key]time.Time{}, ready: map[pod.Key]period{},
+		backoff: map[pod.Key]period{}, stuck: map[pod.Key]error{}, pulls: newPulls(),
 	}
 	for key, p := range want.Pods {
 		c.pods[key] = p
@@ -72,6 +78,8 @@ func (c *Collector) Publish(p *v1.Pod, settled bool) error {
 	} else if !was {
 		c.done[key] = time.Now()
 	}
+	follow(c.ready, p, isService(p) && pod.Arrived(p))
+	follow(c.backoff, p, isService(p) && inBackOff(p))
 	c.mu.Unlock()
 	if c.progress != nil {
 		c.progress(p)
@@ -109,29 +117,41 @@ func (c *Collector) notify() {
 	}
 }
 
-// Wait returns when every pod is done and no actions are left, or earlier when ctx ends or after
-// timeout (0: none). Actions that are left when all pods are done delay the result by at most
-// cleanup.
-func (c *Collector) Wait(ctx context.Context, timeout, cleanup time.Duration) Result {
+// Stuck records why a pod can never start. It ends the run.
+func (c *Collector) Stuck(key pod.Key, why error) {
+	c.mu.Lock()
+	if c.stuck[key] == nil {
+		c.stuck[key] = why
+	}
+	c.mu.Unlock()
+	c.notify()
+}
+
+// Wait returns when every pod is done and no actions are left, when a pod can never start, or earlier
+// when ctx ends or after the timeout. Actions that are left when all pods are done delay the result by
+// at most the cleanup timeout.
+func (c *Collector) Wait(ctx context.Context, o Options) Result {
 	var late, over <-chan time.Time
-	if timeout > 0 {
-		late = time.After(timeout)
+	if o.Timeout > 0 {
+		late = time.After(o.Timeout)
 	}
 	var known time.Time // since when all pods are done
 	for {
-		r, settled := c.result()
+		r, settled, next := c.result(o)
 		done := r.done()
 		switch {
 		case !done:
 			known, over = time.Time{}, nil
 		case over == nil:
-			known, over = time.Now(), time.After(cleanup)
+			known, over = time.Now(), time.After(o.CleanupTimeout)
 		}
-		if settled {
+		if settled || len(r.Stuck) > 0 {
 			return c.timed(r)
 		}
 		select {
 		case <-c.change:
+			continue
+		case <-after(next):
 			continue
 		case <-over:
 			r.Unsettled = true
@@ -147,12 +167,20 @@ func (c *Collector) Wait(ctx context.Context, timeout, cleanup time.Duration) Re
 	}
 }
 
+// after is time.After, but never for 0.
+func after(d time.Duration) <-chan time.Time {
+	if d <= 0 {
+		return nil
+	}
+	return time.After(d)
+}
+
 // timed returns r with the times that its pods took. They are measured here because a status has only
 // whole seconds.
 func (c *Collector) timed(r Result) Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r.Durations = map[pod.Key]time.Duration{}
+	r.Durations, r.Runs = map[pod.Key]time.Duration{}, map[pod.Key]map[string]time.Duration{}
 	stranded := r.Stranded()
 	for _, p := range r.Pods {
 		key, from, until := pod.KeyOf(p), c.began, time.Now()
@@ -165,27 +193,88 @@ func (c *Collector) timed(r Result) Result {
 		if !stranded[key] {
 			r.Durations[key] = max(0, until.Sub(from))
 		}
+		seen := pod.Observed{}
+		if c.seen != nil {
+			seen = c.seen(key)
+		}
+		r.Runs[key] = runTimes(p, seen, until)
 	}
 	return r
 }
 
 // result returns the pods and their statuses. settled reports that all are done and no actions are
-// left.
-func (c *Collector) result() (r Result, settled bool) {
+// left. next is when the result may change without a change of a status; 0: it does not.
+func (c *Collector) result(o Options) (r Result, settled bool, next time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	settled = true
-	for _, p := range c.pods {
+	r.Stuck, r.Unstable, r.CrashLooping = map[pod.Key]error{}, map[pod.Key]bool{}, map[pod.Key]bool{}
+	inBackOff := c.inBackOff()
+	for key, p := range c.pods {
 		r.Pods = append(r.Pods, p)
+		c.checkReady(key, p)
+		if left := o.Stable - time.Since(c.ready[key].since); c.ready[key].run != "" && left > 0 {
+			r.Unstable[key], next = true, sooner(next, left)
+		}
 	}
+	if o.PullTimeout > 0 && c.pulls.check(c.pods, o.PullTimeout, c.stuck) {
+		next = sooner(next, pullPoll)
+	}
+	for key, why := range c.stuck {
+		r.Stuck[key] = why
+	}
+	r.findCrashLoops(inBackOff)
+	settled = true
 	stranded := r.Stranded()
 	for key, p := range c.pods {
-		settled = settled && (c.settled[key] && Done(p) || stranded[key])
+		settled = settled && (c.settled[key] && r.Done(p) || stranded[key])
 	}
 	slices.SortFunc(r.Pods, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return r, settled
+	return r, settled, next
+}
+
+// Observe sets the function that returns what was observed of a pod last. A status is older than that while
+// containers are being restarted.
+func (c *Collector) Observe(seen func(pod.Key) pod.Observed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = seen
+}
+
+// checkReady makes the time for which a service is ready begin anew if one of its containers has ended since its
+// status.
+func (c *Collector) checkReady(key pod.Key, p *v1.Pod) {
+	of, ready := c.ready[key]
+	if !ready || c.seen == nil || runsAs(p, c.seen(key)) {
+		return
+	}
+	of.since = time.Now()
+	c.ready[key] = of
+}
+
+// inBackOff returns the services that wait to be restarted. A service that failed before another one
+// was ready may have needed it, and has another attempt.
+func (c *Collector) inBackOff() map[pod.Key]bool {
+	var latest time.Time
+	for key, at := range c.done {
+		if isService(c.pods[key]) && at.After(latest) {
+			latest = at
+		}
+	}
+	crashing := map[pod.Key]bool{}
+	for key, p := range c.backoff {
+		crashing[key] = p.since.After(latest)
+	}
+	return crashing
+}
+
+// sooner returns the shorter of two waits, where 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 {
+		return b
+	}
+	return min(a, b)
 }
 
 // WaitGone returns when these pods have been removed, or ctx ends.

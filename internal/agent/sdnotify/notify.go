@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -33,6 +34,14 @@ type Notifier struct {
 
 // Stopping reports that serve has begun to stop.
 func (n Notifier) Stopping() { n.say(daemon.SdNotifyStopping) }
+
+// Extend asks the service manager to let serve take that long to stop, from now on.
+func (n Notifier) Extend(by time.Duration) {
+	n.say(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", by.Microseconds()))
+}
+
+// Waits reports whether there is a service manager, which waits until serve has stopped.
+func (Notifier) Waits() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 
 func (n Notifier) say(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -43,12 +44,20 @@ type Pods struct {
 	Runtime Runtime
 	// Loop receives the orders. It is the other end of reconcile.Options.Halt.
 	Loop chan<- reconcile.Halt
-	Log  *slog.Logger
+	// Manager is told when serve stops; see Outlive.
+	Manager Manager
+	// Hurry, once closed, ends the wait of Outlive. May be nil.
+	Hurry <-chan struct{}
+	Log   *slog.Logger
+
+	mu sync.Mutex // held while pods are terminated
+	// terminated: the pods have been terminated since the last Cancel. Guarded by mu.
+	terminated bool
 }
 
 // Run waits for the machine's shutdown and then terminates the pods in order, until ctx ends. It
 // returns at once if the options say that pods are not terminated.
-func (s Pods) Run(ctx context.Context) error {
+func (s *Pods) Run(ctx context.Context) error {
 	if s.Grace <= 0 {
 		return nil
 	}
@@ -57,17 +66,33 @@ func (s Pods) Run(ctx context.Context) error {
 	}).Run(ctx)
 }
 
-// Begin implements nodeshutdown.Shutdown.
-func (s Pods) Begin(ctx context.Context, within time.Duration) {
+// Begin implements nodeshutdown.Shutdown. A service manager that waits for serve gives the pods all of
+// Grace, however little logind grants. logind and the service manager both begin the same shutdown:
+// the second call waits for the end of the first.
+func (s *Pods) Begin(ctx context.Context, within time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.terminated {
+		return
+	}
+	s.terminated = true
+	if s.Manager.Waits() {
+		within = s.Grace
+	}
 	critical := min(s.Critical, within)
 	s.end(ctx, pod.CriticalPriority, within-critical)
 	s.end(ctx, math.MaxInt64, max(critical, 0))
 }
 
 // Cancel implements nodeshutdown.Shutdown.
-func (s Pods) Cancel() { s.send(context.Background(), reconcile.Halt{Below: math.MinInt64}) }
+func (s *Pods) Cancel() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.terminated = false
+	s.send(context.Background(), reconcile.Halt{Below: math.MinInt64})
+}
 
-func (s Pods) send(ctx context.Context, h reconcile.Halt) bool {
+func (s *Pods) send(ctx context.Context, h reconcile.Halt) bool {
 	select {
 	case s.Loop <- h:
 		return true
@@ -83,7 +108,7 @@ func (s Pods) send(ctx context.Context, h reconcile.Halt) bool {
 const seenEvery = 100 * time.Millisecond
 
 // end terminates the pods below a priority and returns when none of them runs or the time is over.
-func (s Pods) end(ctx context.Context, below int64, within time.Duration) {
+func (s *Pods) end(ctx context.Context, below int64, within time.Duration) {
 	end := time.Now().Add(within)
 	for told := false; !told; { // a busy loop receives it late, so compute the remaining time again
 		left := time.Until(end)
@@ -110,7 +135,7 @@ func (s Pods) end(ctx context.Context, below int64, within time.Duration) {
 }
 
 // living reports that an instance of a pod below the priority runs, or that this is not known.
-func (s Pods) living(ctx context.Context, below int64) bool {
+func (s *Pods) living(ctx context.Context, below int64) bool {
 	all, err := s.Runtime.List(ctx)
 	if err != nil {
 		return true

@@ -15,7 +15,7 @@ import (
 func TestShutdownIsToldToABusyLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		loop := make(chan reconcile.Halt)
-		s := Pods{Runtime: fake.New("boot"), Loop: loop, Options: Options{Critical: 2 * time.Second}, Log: slog.New(slog.DiscardHandler)}
+		s := newPods(loop, manager(false), Options{Critical: 2 * time.Second})
 		go s.Begin(t.Context(), 10*time.Second)
 		time.Sleep(4500 * time.Millisecond) // busy
 		for _, want := range []time.Duration{3600 * time.Millisecond, 1800 * time.Millisecond} {
@@ -28,5 +28,49 @@ func TestShutdownIsToldToABusyLoop(t *testing.T) {
 				t.Error("not told")
 			}
 		}
+	})
+}
+
+// manager is a service manager that waits for serve, or none.
+type manager bool
+
+func (manager) Stopping()            {}
+func (manager) Extend(time.Duration) {}
+func (m manager) Waits() bool        { return bool(m) }
+
+func newPods(loop chan<- reconcile.Halt, m Manager, o Options) *Pods {
+	return &Pods{Runtime: fake.New("boot"), Loop: loop, Manager: m, Options: o, Log: slog.New(slog.DiscardHandler)}
+}
+
+// TestServiceManagerWaits: pods get their whole time from a service manager that waits for serve, and are
+// terminated once, although logind and the service manager both begin.
+func TestServiceManagerWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		loop := make(chan reconcile.Halt, 10)
+		s := newPods(loop, manager(true), Options{Grace: 60 * time.Second, Critical: 20 * time.Second})
+		wants := func(graces ...time.Duration) {
+			t.Helper()
+			for _, want := range graces {
+				select {
+				case got := <-loop:
+					if got.Grace != want {
+						t.Errorf("grace %v, want %v", got.Grace, want)
+					}
+				default:
+					t.Errorf("no order with grace %v", want)
+				}
+			}
+			if len(loop) > 0 {
+				t.Errorf("ordered again: %+v", <-loop)
+			}
+		}
+		s.Begin(t.Context(), 4500*time.Millisecond) // what logind grants
+		wants(36*time.Second, 18*time.Second)
+		s.Begin(t.Context(), s.Grace)
+		wants()
+		s.Cancel()
+		wants(0)
+		s.Begin(t.Context(), s.Grace)
+		wants(36*time.Second, 18*time.Second)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/changes"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -18,12 +19,15 @@ import (
 // the given ConfigMaps and Secrets. volume.Outdated is one.
 type Outdated func(dirs layout.Dirs, p *v1.Pod, objects pod.Objects) ([]string, error)
 
+// Change is what serve would change on one pod.
+type Change = changes.Change
+
 // Diff returns what serve would change on the pods that are on the machine now, and the desired set
 // that this is based on. The checkpoints of the pods are in dirs. It needs no containerd and changes
 // nothing, whether serve runs or not.
 func (o Opener) Diff(
 	ctx context.Context, dirs layout.Dirs, outdated Outdated,
-) ([]manifest.Change, manifest.Desired, error) {
+) ([]Change, manifest.Desired, error) {
 	store := checkpoint.NewStore(dirs, o.Log)
 	kept, err := store.List()
 	if err = errors.Join(err, errors.Join(store.Errors()...)); err != nil {
@@ -34,11 +38,11 @@ func (o Opener) Diff(
 		there[key] = revisions[0].Pod
 	}
 	o.Running = Origins(kept)
-	all, err := o.Open()
+	opened, err := o.Open()
 	if err != nil {
 		return nil, manifest.Desired{}, err
 	}
-	desired, err := o.First(ctx, all)
+	desired, err := o.First(ctx, opened)
 	if err != nil {
 		return nil, manifest.Desired{}, err
 	}
@@ -47,10 +51,10 @@ func (o Opener) Diff(
 			delete(there, key) // not serve's to terminate
 		}
 	}
-	changes := manifest.Changes(desired, there)
-	for i := range changes {
-		c := &changes[i]
-		if c.Action != manifest.Keep && c.Action != manifest.Update || len(kept[c.Key][0].Sandboxes) == 0 {
+	all := changes.Of(desired, there)
+	for i := range all {
+		c := &all[i]
+		if c.Action != changes.Keep && c.Action != changes.Update || len(kept[c.Key][0].Sandboxes) == 0 {
 			continue
 		}
 		volumes, err := outdated(dirs, there[c.Key], desired.Objects)
@@ -59,7 +63,7 @@ func (o Opener) Diff(
 		}
 		c.Refreshes(volumes)
 	}
-	return changes, desired, nil
+	return all, desired, nil
 }
 
 // Origins returns where the manifests of pods were read, of which all are the checkpoints.

@@ -20,10 +20,12 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/mux"
 	"podrun.io/podrun/internal/manifest/source"
 	"podrun.io/podrun/internal/manifest/source/exec"
 	"podrun.io/podrun/internal/manifest/source/file"
 	httpsource "podrun.io/podrun/internal/manifest/source/http"
+	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
 )
@@ -43,6 +45,8 @@ type Options struct {
 	NoSuffix bool
 	// Policy refuses pods that request more than it allows. nil: no limits.
 	Policy *validate.Policy
+	// Rules say which fields that podrun ignores are accepted.
+	Rules support.Rules
 	// URL serves manifests. Empty: none. The fields below are described at httpsource.Options.
 	URL                       string
 	URLHeaders                []string
@@ -50,8 +54,35 @@ type Options struct {
 	HTTPCheckFrequency        time.Duration
 }
 
-// ErrUsage marks errors of the options.
+// Shown returns the locations of the manifests and the URL without what may be a secret: the arguments
+// of commands, and parts of the URL.
+func (o Options) Shown() (manifests []string, url string) {
+	for _, location := range o.Manifests {
+		if command, is := strings.CutPrefix(location, exec.Prefix); is {
+			program, _, _ := strings.Cut(strings.TrimSpace(command), " ")
+			location = exec.Prefix + program
+		}
+		manifests = append(manifests, location)
+	}
+	if o.URL != "" {
+		url = httpsource.MaskURL(o.URL)
+	}
+	return manifests, url
+}
+
+// ErrUsage marks errors of the options; see Usage.
 var ErrUsage = errors.New("usage")
+
+// Usage returns err as an error that is ErrUsage, with the same text.
+func Usage(err error) error { return usageError{err} }
+
+type usageError struct{ error }
+
+// Is implements the interface of package errors.
+func (usageError) Is(target error) bool { return target == ErrUsage }
+
+// Unwrap implements the interface of package errors.
+func (u usageError) Unwrap() error { return u.error }
 
 // Opener opens the sources that its options name.
 type Opener struct {
@@ -73,7 +104,9 @@ type Opener struct {
 	// Running are the origins of the pods that run: a path that one of them came from is never taken
 	// for one that is missing on purpose, and of two manifests for one pod the running one stays chosen.
 	Running map[pod.Key]manifest.Origin
-	Log     *slog.Logger
+	// Record is what is recorded of the pods of workloads. May be nil.
+	Record mux.Record
+	Log    *slog.Logger
 }
 
 // sourceKinds are the kinds of source that Manifests can name, by what the location begins with. The
@@ -93,7 +126,7 @@ func (o Opener) Open() ([]manifest.Source, error) {
 	seen := map[string]bool{}
 	add := func(s manifest.Source, err error) error {
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrUsage, err)
+			return Usage(err)
 		}
 		if !seen[s.Name()] {
 			all = append(all, s)
@@ -112,7 +145,7 @@ func (o Opener) Open() ([]manifest.Source, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%w: no manifests given", ErrUsage)
+		return nil, Usage(errors.New("no manifests given"))
 	}
 	return all, nil
 }
@@ -127,7 +160,7 @@ func (o Opener) open(location string) (manifest.Source, error) {
 }
 
 func (o Opener) stdin(string) (manifest.Source, error) {
-	load := manifest.LoadOptions{NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy}
+	load := manifest.LoadOptions{NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy, Rules: o.Rules}
 	return file.NewStdin(o.Stdin, load), nil
 }
 
@@ -141,6 +174,7 @@ func (o Opener) file(path string) (manifest.Source, error) {
 		NodeName:          o.NodeName,
 		NoSuffix:          o.NoSuffix,
 		Policy:            o.Policy,
+		Rules:             o.Rules,
 		CheckFrequency:    o.FileCheckFrequency,
 		StrictPermissions: o.StrictPermissions,
 		Lasting:           o.Lasting,
@@ -160,6 +194,7 @@ func (o Opener) exec(location string) (manifest.Source, error) {
 		NodeName:       o.NodeName,
 		NoSuffix:       o.NoSuffix,
 		Policy:         o.Policy,
+		Rules:          o.Rules,
 		CacheDir:       o.CacheDir,
 		CacheReadOnly:  o.CacheReadOnly,
 		Log:            o.Log,
@@ -181,6 +216,7 @@ func (o Opener) http() (manifest.Source, error) {
 		NodeName:       o.NodeName,
 		NoSuffix:       o.NoSuffix,
 		Policy:         o.Policy,
+		Rules:          o.Rules,
 		CacheDir:       o.CacheDir,
 		CacheReadOnly:  o.CacheReadOnly,
 		Dial:           o.Dial,
@@ -239,7 +275,7 @@ func (o Opener) Run(
 			}
 		})
 	}
-	if err := manifest.NewMux(names, o.Running).Run(ctx, snapshots, out); err != nil &&
+	if err := mux.New(names, o.Running, o.Record).Run(ctx, snapshots, out); err != nil &&
 		!errors.Is(err, context.Canceled) {
 		failed("mux", err)
 	}

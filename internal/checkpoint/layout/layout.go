@@ -23,6 +23,9 @@ type Dirs struct {
 	Run string
 	// Log holds the containers' logs in CRI format.
 	Log string
+	// LogLinks is shared with other programs and holds links to the logs for log collectors; "" means
+	// no links.
+	LogLinks string
 }
 
 // Pods returns the directory of all pods' data.
@@ -115,6 +118,9 @@ const SuffixNotOwned = ".owned-by-other"
 
 // Socket returns the Unix socket on which serve answers HTTP.
 func (d Dirs) Socket() string { return filepath.Join(d.Run, "podrun.sock") }
+
+// RestartRequests returns the directory of the requests to restart containers, which no process has accepted yet.
+func RestartRequests(d Dirs) string { return filepath.Join(d.Run, "restarts") }
 
 // Fifos returns the directory of the FIFOs of exec and attach.
 func (d Dirs) Fifos() string { return filepath.Join(d.Run, "fifo") }

@@ -49,6 +49,7 @@ func (d Dirs) Modes() []Mode {
 		{Path: d.Run, Mode: ModePassable, Own: true},
 		{Path: d.SandboxFiles().Dir(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.Legacy().Etcs(), Mode: ModePrivate, Lazy: true, Entries: true},
+		{Path: RestartRequests(d), Mode: ModePrivate},
 		{Path: d.Networks().Bridge(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.ImageFiles().Views(), Mode: ModePrivate, Lazy: true},
 		{Path: d.StatusFiles().Dir(), Mode: ModePrivate, Lazy: true},

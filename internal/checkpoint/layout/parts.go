@@ -52,6 +52,12 @@ func (f StatusFiles) ManifestProblems() string {
 	return filepath.Join(f.dirs.Run, "manifest-problems.json")
 }
 
+// Serve returns the file with the settings of the serve that runs, or ran last.
+func (f StatusFiles) Serve() string { return filepath.Join(f.dirs.Run, "serve.json") }
+
+// Workloads returns the file with the workloads of serve, for commands.
+func (f StatusFiles) Workloads() string { return filepath.Join(f.dirs.Run, "workloads.json") }
+
 // Seen returns the file that records until when statuses were kept up to date.
 func (f StatusFiles) Seen() string { return filepath.Join(f.dirs.Run, "seen") }
 

@@ -20,6 +20,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/status/summary"
 )
@@ -36,9 +37,13 @@ type Printer struct {
 // events.
 func (d *Printer) Pod(ctx context.Context, p *v1.Pod) error {
 	now := time.Now()
-	d.pod(p, now)
+	records, err := d.records(p)
+	d.pod(p, records, now)
 	d.logs(ctx, p)
-	return d.events(p, now)
+	if err != nil {
+		return err
+	}
+	return d.events(records, now)
 }
 
 // line writes a field. It aligns further lines of the value with the first one, and writes nothing
@@ -54,21 +59,27 @@ func (d *Printer) line(indent int, name, value string) {
 		"\n",
 		"\n"+strings.Repeat(" ", max(width, indent)),
 	)
-	fmt.Fprintf(d.Out, "%s%-*s%s\n", pad, width-indent, name+":", value)
+	label := plain(name) + ":"
+	if len(label) >= width-indent {
+		label += " "
+	}
+	fmt.Fprintf(d.Out, "%s%-*s%s\n", pad, width-indent, label, value)
 }
 
-func (d *Printer) pod(p *v1.Pod, now time.Time) {
+func (d *Printer) pod(p *v1.Pod, records []event.Record, now time.Time) {
 	origin := manifest.OriginOf(p)
 	d.line(0, "Name", p.Name)
 	d.line(0, "Namespace", p.Namespace)
 	d.line(0, "UID", string(p.UID))
 	d.line(0, "Manifest", printers.OrNone(origin.Path))
 	d.line(0, "Manifest Error", p.Annotations[manifest.AnnotationError])
+	d.line(0, "Warnings", p.Annotations[manifest.AnnotationWarnings])
 	d.line(0, "Node", strings.TrimSuffix(p.Spec.NodeName+"/"+p.Status.HostIP, "/"))
 	d.line(0, "Start Time", when(p.Status.StartTime))
 	d.line(0, "Labels", pairs(p.Labels))
 	annotations := maps.Clone(p.Annotations)
 	delete(annotations, manifest.AnnotationError)
+	delete(annotations, manifest.AnnotationWarnings)
 	delete(annotations, manifest.AnnotationManifest)
 	delete(annotations, manifest.AnnotationNext)
 	d.line(0, "Annotations", pairs(annotations))
@@ -81,26 +92,37 @@ func (d *Printer) pod(p *v1.Pod, now time.Time) {
 	d.line(0, "Message", p.Status.Message)
 	d.line(0, "QoS Class", string(p.Status.QOSClass))
 	d.line(0, "IP", printers.OrNone(p.Status.PodIP))
-	d.containers("Init Containers", p.Spec.InitContainers, p.Status.InitContainerStatuses)
-	d.containers("Containers", p.Spec.Containers, p.Status.ContainerStatuses)
+	show := func(title string, all []v1.Container, statuses []v1.ContainerStatus) {
+		if len(all) > 0 {
+			fmt.Fprintln(d.Out, title+":")
+		}
+		for _, c := range all {
+			var s *v1.ContainerStatus
+			if i := slices.IndexFunc(statuses, func(s v1.ContainerStatus) bool { return s.Name == c.Name }); i >= 0 {
+				s = &statuses[i]
+			}
+			d.container(c, s)
+			d.probes(c, s, records, now)
+			d.environment(c)
+			d.mounts(c)
+		}
+	}
+	show("Init Containers", p.Spec.InitContainers, p.Status.InitContainerStatuses)
+	show("Containers", p.Spec.Containers, p.Status.ContainerStatuses)
 	d.conditions(p.Status.Conditions)
+	d.volumes(p.Spec.Volumes)
+	d.line(0, "Node-Selectors", pairs(p.Spec.NodeSelector))
+	d.line(0, "Tolerations", tolerations(p.Spec.Tolerations))
 }
 
-func (d *Printer) containers(title string, all []v1.Container, statuses []v1.ContainerStatus) {
-	if len(all) == 0 {
-		return
-	}
-	fmt.Fprintln(d.Out, title+":")
-	for _, c := range all {
-		fmt.Fprintf(d.Out, "  %s:\n", c.Name)
-		d.line(4, "Image", c.Image)
-		d.line(4, "Command", strings.Join(c.Command, " "))
-		d.line(4, "Args", strings.Join(c.Args, " "))
-		i := slices.IndexFunc(statuses, func(s v1.ContainerStatus) bool { return s.Name == c.Name })
-		if i < 0 {
-			continue
-		}
-		s := statuses[i]
+// container prints what a container is and the state that it is in. s is nil if it has no status yet.
+func (d *Printer) container(c v1.Container, s *v1.ContainerStatus) {
+	fmt.Fprintf(d.Out, "  %s:\n", plain(c.Name))
+	d.line(4, "Image", c.Image)
+	d.line(4, "Command", strings.Join(c.Command, " "))
+	d.line(4, "Args", strings.Join(c.Args, " "))
+	d.ports(c.Ports)
+	if s != nil {
 		d.line(4, "Container ID", s.ContainerID)
 		d.line(4, "Image ID", s.ImageID)
 		d.state("State", s.State)
@@ -108,6 +130,8 @@ func (d *Printer) containers(title string, all []v1.Container, statuses []v1.Con
 		d.line(4, "Ready", boolean(s.Ready))
 		d.line(4, "Restart Count", fmt.Sprint(s.RestartCount))
 	}
+	d.block("Limits", quantities(c.Resources.Limits))
+	d.block("Requests", quantities(c.Resources.Requests))
 }
 
 func (d *Printer) state(title string, s v1.ContainerState) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,25 +71,29 @@ func (d *Printer) tail(ctx context.Context, inst pod.Instance) string {
 	return out.String()
 }
 
-// events prints the events of the revision.
-func (d *Printer) events(p *v1.Pod, now time.Time) error {
-	records, err := event.Read(d.Dirs)
-	if err != nil {
-		return err
+// records returns the events of the revision.
+func (d *Printer) records(p *v1.Pod) ([]event.Record, error) {
+	all, err := event.Read(d.Dirs)
+	return slices.DeleteFunc(all, func(r event.Record) bool {
+		return (pod.Key{Namespace: r.Namespace, Name: r.Name}) != pod.KeyOf(p) || r.UID != p.UID && r.UID != ""
+	}), err
+}
+
+// events prints events, each with the container that it is about.
+func (d *Printer) events(records []event.Record, now time.Time) error {
+	if len(records) == 0 {
+		return nil
 	}
-	rows := [][]string{{"  Type", "Reason", "Age", "Message"}}
+	rows := [][]string{{"  Type", "Reason", "Age", "Container", "Message"}}
 	for _, r := range records {
-		if (pod.Key{Namespace: r.Namespace, Name: r.Name}) != pod.KeyOf(p) || r.UID != p.UID && r.UID != "" {
-			continue
-		}
 		when := printers.Age(r.Last, now)
 		if r.Count > 1 {
 			when += " (x" + strconv.Itoa(r.Count) + " over " + printers.Age(r.First, now) + ")"
 		}
-		rows = append(rows, []string{"  " + r.Event().Type, r.Reason, when, strings.ReplaceAll(r.Message, "\n", "; ")})
-	}
-	if len(rows) == 1 {
-		return nil
+		rows = append(rows, []string{
+			"  " + r.Event().Type, r.Reason, when, printers.OrNone(r.Container),
+			strings.ReplaceAll(r.Message, "\n", "; "),
+		})
 	}
 	fmt.Fprintln(d.Out, "Events:")
 	return printers.Rows(d.Out, rows...)

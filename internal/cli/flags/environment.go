@@ -31,7 +31,7 @@ func SetFromEnvironment(f *pflag.FlagSet) error {
 		}
 		if value, ok := os.LookupEnv(name[0]); ok && value != "" {
 			if err := f.Set(flag.Name, value); err != nil {
-				firstErr = fmt.Errorf("environment variable %s: %w", name[0], err)
+				firstErr = fmt.Errorf("environment variable %s: %w", name[0], ValueError(err))
 			}
 		}
 	})

@@ -18,7 +18,7 @@ import (
 type Global struct {
 	ContainerdAddress, ContainerdNamespace string
 	Snapshotter, Runtime                   string
-	RootDir, RunDir, LogDir                string
+	RootDir, RunDir, LogDir, LogLinksDir   string
 	LogLevel, LogFormat                    string
 }
 
@@ -34,6 +34,8 @@ func (g *Global) Add(f *pflag.FlagSet) {
 	f.StringVar(&g.RootDir, "root-dir", "/var/lib/podrun", "directory for state that must survive a reboot")
 	f.StringVar(&g.RunDir, "run-dir", "/run/podrun", "directory for state that need not survive a reboot")
 	f.StringVar(&g.LogDir, "log-dir", "/var/log/pods", "directory for container logs")
+	f.StringVar(&g.LogLinksDir, "log-links-dir", "/var/log/containers",
+		"directory for links to container logs, which log collectors read, named as the kubelet names them (\"\": none)")
 	f.StringVar(&g.LogLevel, "log-level", "info", "minimum log level: debug, info, warn or error")
 	f.StringVar(&g.LogFormat, "log-format", "text", "log format: text or json")
 	FromEnvironment(f)
@@ -41,7 +43,7 @@ func (g *Global) Add(f *pflag.FlagSet) {
 
 // Dirs returns the directories that the flags name.
 func (g *Global) Dirs() layout.Dirs {
-	return layout.Dirs{Root: g.RootDir, Run: g.RunDir, Log: g.LogDir}
+	return layout.Dirs{Root: g.RootDir, Run: g.RunDir, Log: g.LogDir, LogLinks: g.LogLinksDir}
 }
 
 // Connection returns the options to connect to containerd that the flags and the environment give.
@@ -62,7 +64,10 @@ func (g *Global) Complete(f *pflag.FlagSet, quiet bool) error {
 	}
 	// These paths end up in the specs of containers and in other processes, so they must not depend
 	// on the working directory of this process.
-	for _, dir := range []*string{&g.RootDir, &g.RunDir, &g.LogDir} {
+	for _, dir := range []*string{&g.RootDir, &g.RunDir, &g.LogDir, &g.LogLinksDir} {
+		if *dir == "" && dir == &g.LogLinksDir {
+			continue // no links
+		}
 		abs, err := filepath.Abs(*dir)
 		if err != nil {
 			return err
@@ -96,14 +101,27 @@ func cutValue(_ []string, a slog.Attr) slog.Attr {
 }
 
 // LogHandler returns a handler that writes the log to w in the format and from the level that the
-// flags name. Long values are cut. Complete must have checked the flags.
+// flags name. Long values are cut. Lines for systemd's journal have a priority and no time. Complete
+// must have checked the flags.
 func (g *Global) LogHandler(w io.Writer) slog.Handler {
 	o := slog.HandlerOptions{ReplaceAttr: cutValue}
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(g.LogLevel))
 	o.Level = level
-	if g.LogFormat == "json" {
-		return slog.NewJSONHandler(w, &o)
+	create := func(w io.Writer) slog.Handler {
+		if g.LogFormat == "json" {
+			return slog.NewJSONHandler(w, &o)
+		}
+		return slog.NewTextHandler(w, &o)
 	}
-	return slog.NewTextHandler(w, &o)
+	if toJournal(w, os.Getenv("JOURNAL_STREAM")) {
+		o.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+				return slog.Attr{}
+			}
+			return cutValue(groups, a)
+		}
+		return newJournalHandler(w, create)
+	}
+	return create(w)
 }

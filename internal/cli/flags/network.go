@@ -47,7 +47,7 @@ func (n *Network) Options(o *agent.Options) error {
 	}
 	o.ClusterDomain = strings.Trim(n.clusterDomain, ".")
 	if problems := validation.IsDNS1123Subdomain(o.ClusterDomain); o.ClusterDomain != "" && len(problems) > 0 {
-		return fmt.Errorf("--cluster-domain %q: %s", n.clusterDomain, strings.Join(problems, "; "))
+		return fmt.Errorf("--cluster-domain %q: %s", n.clusterDomain, rule(problems[0]))
 	}
 	return nil
 }

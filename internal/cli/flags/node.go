@@ -20,6 +20,7 @@ import (
 type Logs struct {
 	maxSize  string
 	maxFiles int
+	links    bool
 }
 
 // minLogSize is the minimum of --container-log-max-size in bytes. Rotating smaller files costs more
@@ -37,6 +38,7 @@ func (l *Logs) Add(f *pflag.FlagSet) {
 		"size at which a container log is rotated, such as 512Ki or 10Mi")
 	f.IntVar(&l.maxFiles, "container-log-max-files", DefaultRotation.Files,
 		"maximum number of files per container log, at least 2; old files are compressed")
+	f.BoolVar(&l.links, "log-links", true, "make links to container logs in --log-links-dir")
 }
 
 // Options checks the flags and sets the options of the agent.
@@ -49,6 +51,7 @@ func (l *Logs) Options(o *agent.Options) error {
 		return fmt.Errorf("--container-log-max-files %d: must be at least 2", l.maxFiles)
 	}
 	o.LogRotation = containerlog.Rotation{Size: size.Value(), Files: l.maxFiles}
+	o.LogLinks = l.links
 	return nil
 }
 

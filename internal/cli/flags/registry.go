@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"podrun.io/podrun/internal/agent/connection"
+	"podrun.io/podrun/internal/sys/fileerror"
 )
 
 // Registry are the flags for pulling images.
@@ -32,7 +33,7 @@ func (r *Registry) Options(f *pflag.FlagSet, o *connection.Options) error {
 		info, err := os.Stat(path)
 		switch wantDir := name == "registry-hosts-dir"; {
 		case err != nil:
-			return fmt.Errorf("--%s: %w", name, err)
+			return fmt.Errorf("--%s %s: %w", name, path, fileerror.Cause(err))
 		case wantDir && !info.IsDir():
 			return fmt.Errorf("--%s %s: is no directory", name, path)
 		case !wantDir && info.IsDir():

@@ -41,6 +41,7 @@ type Run struct {
 	cgroupDriver     string
 	allowedSysctls   []string
 	nodeConfig       string
+	nodeLabels       nodeLabels
 	cdiDirs          []string
 	registry         Registry
 	preferLocal      bool
@@ -66,6 +67,7 @@ func (r *Run) Add(f *pflag.FlagSet) {
 	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "maximum number of processes per pod; -1: no limit")
 	f.StringVar(&r.cgroupDriver, "cgroup-driver", string(oci.Cgroupfs),
 		"driver that manages the pods' cgroups: cgroupfs, or systemd for slices and scopes")
+	r.nodeLabels.add(f)
 	r.network.Add(f)
 	r.registry.Add(f)
 	r.logs.Add(f)
@@ -101,6 +103,10 @@ func (r *Run) Options(f *pflag.FlagSet, o *agent.Options) error {
 	if err := r.sources.Options(f, o); err != nil {
 		return err
 	}
+	var err error
+	if o.NodeLabels, err = r.nodeLabels.options(); err != nil {
+		return err
+	}
 	o.Connect.AllowedSysctls, o.Connect.CDIDirs = r.allowedSysctls, r.cdiDirs
 	if r.nodeConfig != "" {
 		config, err := node.ReadConfig(r.nodeConfig)
@@ -109,7 +115,6 @@ func (r *Run) Options(f *pflag.FlagSet, o *agent.Options) error {
 		}
 		o.Connect.RuntimeClasses, o.Connect.Devices = config.Classes(), config.Devices
 	}
-	var err error
 	if o.Connect.CgroupDriver, err = cgroupDriver(r.cgroupDriver, cgroup.HasSystemd()); err != nil {
 		return err
 	}

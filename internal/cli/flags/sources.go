@@ -14,6 +14,7 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/agent/sources"
+	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
@@ -31,7 +32,13 @@ type Sources struct {
 
 // Add adds the flags to f.
 func (s *Sources) Add(f *pflag.FlagSet) {
-	f.StringArrayVar(&s.manifests, "manifests", []string{"/etc/pods"},
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "filename" { // as kubectl's
+			name = "manifests"
+		}
+		return pflag.NormalizedName(name)
+	})
+	f.StringArrayVarP(&s.manifests, "manifests", "f", []string{"/etc/pods"},
 		"directory or file with manifests, or exec:COMMAND for those that a command prints; repeatable")
 	s.loading.Add(f)
 	f.DurationVar(&s.fileCheckFrequency, "file-check-frequency", 20*time.Second,
@@ -51,12 +58,24 @@ func (s *Sources) Add(f *pflag.FlagSet) {
 	FromEnvironment(f)
 }
 
+// AddFiles adds the files that the arguments of a command name to --manifests. It is called before flags are set from
+// the environment, which they replace.
+func AddFiles(f *pflag.FlagSet, files []string) error {
+	for _, file := range files {
+		if err := f.Set("manifests", file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Loading are those of the flags in Sources that decide what a manifest means and whether it can be
 // used, wherever it comes from.
 type Loading struct {
 	nodeName     string
 	noNodeSuffix bool
 	podSecurity  string
+	rules        support.Rules
 }
 
 // Add adds the flags to f.
@@ -65,6 +84,12 @@ func (l *Loading) Add(f *pflag.FlagSet) {
 	f.BoolVar(&l.noNodeSuffix, "no-node-suffix", false, "do not append the node name to the names of pods")
 	f.StringVar(&l.podSecurity, "pod-security", "privileged",
 		"Kubernetes Pod Security Standard that pods must meet: privileged (no restrictions), baseline or restricted")
+	f.BoolVar(&l.rules.StrictFields, "strict-fields", false,
+		"refuse fields that podrun ignores, such as those that only a scheduler acts on, instead of warning")
+	f.BoolVar(&l.rules.StrictKinds, "strict-kinds", false,
+		"refuse objects of kinds that podrun reads and does not need, such as Services, instead of warning")
+	f.BoolVar(&l.rules.IgnoreNodeName, "ignore-node-name", false,
+		"run pods whose spec.nodeName is another node's, with a warning, instead of refusing them")
 	FromEnvironment(f)
 }
 
@@ -78,7 +103,7 @@ func (l *Loading) Options() (LoadingOptions, error) {
 	if err != nil {
 		return LoadingOptions{}, fmt.Errorf("--pod-security %w", err)
 	}
-	return LoadingOptions{NodeName: node, NoSuffix: l.noNodeSuffix, Policy: policy}, nil
+	return LoadingOptions{NodeName: node, NoSuffix: l.noNodeSuffix, Policy: policy, Rules: l.rules}, nil
 }
 
 // LoadingOptions are how manifests are loaded.
@@ -86,6 +111,7 @@ type LoadingOptions struct {
 	NodeName string
 	NoSuffix bool
 	Policy   *validate.Policy
+	Rules    support.Rules
 }
 
 // Options checks the flags and sets the node name and the sources in the options of the agent.
@@ -103,11 +129,12 @@ func (s *Sources) Options(f *pflag.FlagSet, o *agent.Options) error {
 	if err != nil {
 		return err
 	}
-	o.NodeName = loading.NodeName
+	o.NodeName, o.Settings = loading.NodeName, s.settings(f, loading.NodeName)
 	o.Sources = sources.Options{
 		Manifests: s.manifests, Default: !f.Changed("manifests"), FileCheckFrequency: s.fileCheckFrequency,
 		StrictPermissions: s.strictPermissions, Policy: loading.Policy, NoSuffix: loading.NoSuffix,
-		URL: s.url, URLHeaders: s.urlHeaders, CAFile: s.caFile, CertFile: s.certFile, KeyFile: s.keyFile,
+		Rules: loading.Rules,
+		URL:   s.url, URLHeaders: s.urlHeaders, CAFile: s.caFile, CertFile: s.certFile, KeyFile: s.keyFile,
 		HTTPCheckFrequency: s.httpCheckFrequency,
 	}
 	return nil
@@ -124,7 +151,7 @@ func nodeName(given string) (string, error) {
 	}
 	name = strings.ToLower(strings.TrimSpace(name))
 	if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
-		return "", fmt.Errorf("--node-name %q: %s", name, strings.Join(errs, "; "))
+		return "", fmt.Errorf("--node-name %q: %s", name, rule(errs[0]))
 	}
 	return name, nil
 }

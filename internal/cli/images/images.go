@@ -10,6 +10,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+
+	"github.com/distribution/reference"
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
@@ -17,6 +20,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/images"
+	"podrun.io/podrun/internal/status/summary"
+	"podrun.io/podrun/internal/sys/fileerror"
 )
 
 // Store is the part of the containerd driver that the images commands need.
@@ -34,31 +39,58 @@ type Puller interface {
 	Pulling(ref string) (pod.Progress, bool)
 }
 
-// List prints a table of all images.
-func List(ctx context.Context, out io.Writer, s Store) error {
+// List prints all images.
+func List(ctx context.Context, out io.Writer, s Store, f printers.Format) error {
 	all, err := s.ListImages(ctx)
 	if err != nil {
 		return err
 	}
-	return printers.Images(out, all)
+	return printers.Images(out, f, all)
 }
 
-// Load loads the images of an archive, or of standard input if file is -, and prints their names.
-func Load(ctx context.Context, streams cli.Streams, s Store, file string) error {
+// Names returns the names of the images but those in exclude, for completion; none if they cannot be listed.
+func Names(ctx context.Context, s Store, exclude []string) []string {
+	all, _ := s.ListImages(ctx)
+	var names []string
+	for _, i := range all {
+		if plain := summary.PlainLine(i.Name); plain == i.Name && !slices.Contains(exclude, i.Name) {
+			names = append(names, i.Name)
+		}
+	}
+	return names
+}
+
+// Load loads the images of an archive, or of standard input if file is -, prints their names and returns them.
+func Load(ctx context.Context, streams cli.Streams, s Store, file string) (names []string, err error) {
 	archive := streams.In
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return &cli.Error{Code: cli.ExitUsage, Err: err}
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: fileerror.Named(err)}
 		}
 		defer f.Close()
 		archive = f
 	}
-	names, err := s.Load(ctx, archive)
+	names, err = s.Load(ctx, archive)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", file, err)
 	}
-	return errors.Join(cli.PrintNames(streams.Out, names...), err)
+	return names, errors.Join(cli.PrintNames(streams.Out, names...), err)
+}
+
+// Same returns whether an image is one of refs, however they are written: nginx:1 is docker.io/library/nginx:1.
+func Same(refs []string) func(image string) bool {
+	full := func(ref string) string {
+		if named, err := reference.ParseDockerRef(ref); err == nil {
+			return named.String()
+		}
+		return ref
+	}
+	all := map[string]bool{}
+	for _, ref := range refs {
+		all[full(ref)] = true
+	}
+	return func(image string) bool { return all[full(image)] }
 }
 
 // Pull pulls images one after the other, prints their progress, and the ID of each.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -44,19 +45,50 @@ func TestImages(t *testing.T) {
 	var out bytes.Buffer
 	streams := cli.Streams{In: strings.NewReader("archive"), Out: &out}
 	s := &fakeStore{}
-	must(t, List(context.Background(), &out, s))
+	must(t, List(context.Background(), &out, s, printers.Format{}))
 	want := "IMAGE                     DIGEST         SIZE    AGE         USED\n" +
 		"docker.io/library/web:1   0123456789ab   2.0MB   <unknown>   yes\n" +
 		"x:1                       fedcba987654   12B     3h          no\n"
 	if out.String() != want {
 		t.Errorf("got\n%s", out.String())
 	}
-	must(t, Load(context.Background(), streams, s, "-"))
+	if got := Names(context.Background(), s, []string{"x:1"}); len(got) != 1 || got[0] != "docker.io/library/web:1" {
+		t.Errorf("completes %q", got)
+	}
+	var asJSON bytes.Buffer
+	format, err := printers.ParseFormat("json")
+	must(t, err)
+	must(t, List(context.Background(), &asJSON, s, format))
+	if !strings.Contains(asJSON.String(), `"sizeBytes": 1999999`) || !strings.Contains(asJSON.String(), `"used": true`) {
+		t.Errorf("in JSON:\n%s", asJSON.String())
+	}
+	names, err := printers.ParseFormat("name")
+	must(t, err)
+	var asNames bytes.Buffer
+	must(t, List(context.Background(), &asNames, s, names))
+	if asNames.String() != "docker.io/library/web:1\nx:1\n" {
+		t.Errorf("names: %s", asNames.String())
+	}
+	_, err = Load(context.Background(), streams, s, "-")
+	must(t, err)
 	if s.archive != "archive" || !strings.HasSuffix(out.String(), "docker.io/library/web:1\n") {
 		t.Errorf("loaded %q, said %q", s.archive, out.String())
 	}
-	err := Load(context.Background(), streams, s, "/absent.tar")
+	_, err = Load(context.Background(), streams, s, "/absent.tar")
 	if cli.Exit(io.Discard, err, cli.ExitInterrupted) != cli.ExitUsage {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestSame: pods and archives write the name of an image in several ways.
+func TestSame(t *testing.T) {
+	t.Parallel()
+	same := Same([]string{"docker.io/library/nginx:1", "web", "not a reference"})
+	for image, want := range map[string]bool{
+		"nginx:1": true, "nginx": false, "docker.io/web:latest": true, "not a reference": true, "other": false,
+	} {
+		if same(image) != want {
+			t.Errorf("%s: %t", image, !want)
+		}
 	}
 }

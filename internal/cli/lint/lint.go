@@ -18,6 +18,7 @@ import (
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/source/file"
+	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/status/summary"
 )
@@ -45,6 +46,7 @@ type Options struct {
 	NodeName string
 	NoSuffix bool
 	Policy   *validate.Policy // refuses pods that ask for more; nil: none
+	Rules    support.Rules
 }
 
 // Check reads manifests as serve does and reports what is in them and what cannot be used. It fails
@@ -83,7 +85,12 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 		f.Errors = append(f.Errors, errs...)
 	}
 	for _, warning := range desired.Warnings {
-		f.Warnings = append(f.Warnings, warning.Err.Error())
+		err := warning.Err
+		if about := (manifest.FieldError{}); errors.As(err, &about) {
+			about.File = renamed(displayed, about.File)
+			err = about
+		}
+		f.Warnings = append(f.Warnings, err.Error())
 	}
 	f.rename(displayed)
 	f.Valid = len(f.Errors)+len(f.unreadable) == 0
@@ -94,10 +101,10 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 func (o Options) snapshot(ctx context.Context, path string) manifest.Snapshot {
 	if path != manifest.Stdin {
 		return file.Read(ctx, file.Options{
-			Path: path, NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy,
+			Path: path, NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy, Rules: o.Rules,
 		})
 	}
-	load := manifest.LoadOptions{NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy}
+	load := manifest.LoadOptions{NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy, Rules: o.Rules}
 	return file.NewStdin(o.Stdin, load).Read(ctx)
 }
 
@@ -119,22 +126,24 @@ func fieldErrors(p manifest.Problem) ([]manifest.FieldError, bool) {
 	return nil, false
 }
 
+// renamed returns the path that the user gave of a file that was read.
+func renamed(displayed map[string]string, file string) string {
+	if path, ok := displayed[file]; ok {
+		return path
+	}
+	if path, ok := displayed[filepath.Dir(file)]; ok {
+		return filepath.Join(path, filepath.Base(file))
+	}
+	return file
+}
+
 // rename replaces the paths that were read by the paths that the user gave.
 func (f *Findings) rename(displayed map[string]string) {
-	renamed := func(file string) string {
-		if path, ok := displayed[file]; ok {
-			return path
-		}
-		if path, ok := displayed[filepath.Dir(file)]; ok {
-			return filepath.Join(path, filepath.Base(file))
-		}
-		return file
-	}
 	for i := range f.Pods {
-		f.Pods[i].File = renamed(f.Pods[i].File)
+		f.Pods[i].File = renamed(displayed, f.Pods[i].File)
 	}
 	for i := range f.Errors {
-		f.Errors[i].File = renamed(f.Errors[i].File)
+		f.Errors[i].File = renamed(displayed, f.Errors[i].File)
 	}
 }
 

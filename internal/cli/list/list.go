@@ -21,6 +21,8 @@ import (
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/minimal"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/volume"
 )
@@ -30,6 +32,8 @@ type Lister struct {
 	Streams cli.Streams
 	Reader  *query.Reader
 	Log     *slog.Logger
+	// Pending says what serve would do if it was started; "" if that is not known. May be nil.
+	Pending func(ctx context.Context) string
 }
 
 // Options are the options of all lists.
@@ -37,6 +41,12 @@ type Options struct {
 	Selection query.Selection
 	Format    printers.Format
 	NoHeaders bool
+	// ShowLabels adds the labels of pods to their table.
+	ShowLabels bool
+	// Order is the order of the list; nil is by namespace and name, and of events by time.
+	Order *printers.Order
+	// Manifests prints pods as manifests. NoSuffix says that their names are those of their manifests.
+	Manifests, NoSuffix bool
 	// Watch prints what changes after the list, until the context ends.
 	Watch bool
 }
@@ -45,11 +55,12 @@ type Options struct {
 // even if one of the names is not found.
 func (l *Lister) Pods(ctx context.Context, o Options, names []string) error {
 	printer := printers.NewPods(l.Streams.Out, printers.PodOptions{
-		Format: o.Format, Single: len(names) == 1, NoHeaders: o.NoHeaders, AllNamespaces: o.Selection.AllNamespaces,
+		Format: o.Format, Single: len(names)+len(o.Selection.Manifests) == 1, NoHeaders: o.NoHeaders,
+		AllNamespaces: o.Selection.AllNamespaces, ShowLabels: o.ShowLabels,
 	})
 	pods, missing := l.Reader.Select(o.Selection, names)
-	if printer.Tabular() {
-		l.WarnOfAge(pods)
+	if printer.Tabular() && !o.Manifests {
+		l.warnOfServe(ctx, pods)
 		l.WarnOfManifests() // also if a pod does not exist: a manifest error may be the reason
 	}
 	switch {
@@ -58,14 +69,47 @@ func (l *Lister) Pods(ctx context.Context, o Options, names []string) error {
 	case o.Watch:
 		return l.watchPods(ctx, o, names, printer)
 	case len(pods) == 0 && printer.Tabular():
-		where := " in " + o.Selection.Namespace + " namespace."
-		if o.Selection.AllNamespaces {
-			where = ""
-		}
-		fmt.Fprintln(l.Streams.ErrOut, "No resources found"+where)
+		l.SayNone(o.Selection)
 		return nil
 	}
+	if err := printers.Sort(o.Order, pods); err != nil {
+		return err
+	}
+	if o.Manifests {
+		return errors.Join(l.manifests(pods, o.NoSuffix), missing)
+	}
 	return errors.Join(printer.List(pods), missing) // as kubectl, print the pods that exist
+}
+
+// manifests prints pods as the documents of a manifest.
+func (l *Lister) manifests(pods []*v1.Pod, noSuffix bool) error {
+	out := cli.ForTerminal(l.Streams.Out)
+	for i, p := range pods {
+		text, err := minimal.Manifest(p, noSuffix)
+		if err == nil && i > 0 {
+			_, err = fmt.Fprintln(out, "---")
+		}
+		if err == nil {
+			_, err = out.Write(text)
+		}
+		if err != nil {
+			return err
+		}
+		if refs := manifest.Refs(p); len(refs) > 0 {
+			cli.Warnf(l.Streams.ErrOut, "the ConfigMaps and Secrets that pod %s uses are not printed: see %s", p.Name,
+				printers.OrNone(manifest.OriginOf(p).Path))
+		}
+	}
+	return nil
+}
+
+// SayNone says that there are none of the selected pods.
+func (l *Lister) SayNone(s query.Selection) {
+	where := " in " + s.Namespace + " namespace."
+	if s.AllNamespaces {
+		where = ""
+	}
+	fmt.Fprintln(l.Streams.ErrOut, "No resources found"+where)
 }
 
 // watchPods prints all pods, and each pod again whenever it has changed, until ctx ends.
@@ -84,19 +128,30 @@ func (l *Lister) watchPods(ctx context.Context, o Options, names []string, print
 	})
 }
 
+// warnOfServe warns as WarnOfAge does, and says what serve would do if it was started.
+func (l *Lister) warnOfServe(ctx context.Context, listed []*v1.Pod) {
+	if !l.WarnOfAge(listed) || l.Pending == nil {
+		return
+	}
+	if would := l.Pending(ctx); would != "" {
+		cli.Warnf(l.Streams.ErrOut, "podrun serve would %s; podrun diff shows it in full", would)
+	}
+}
+
 // WarnOfAge warns how old the statuses are if serve does not run, unless other processes own all of
-// the listed pods.
-func (l *Lister) WarnOfAge(listed []*v1.Pod) {
+// the listed pods. It reports whether it has warned.
+func (l *Lister) WarnOfAge(listed []*v1.Pod) bool {
 	seen, alive := l.Reader.Owners.LastSeen()
 	isUnowned := func(p *v1.Pod) bool {
 		owned, _ := l.Reader.Owners.Kept(pod.KeyOf(p))
 		return !owned
 	}
 	if alive || seen.IsZero() || len(listed) > 0 && !slices.ContainsFunc(listed, isUnowned) {
-		return
+		return false
 	}
-	cli.Warnf(l.Streams.ErrOut, "podrun serve is not running; this is how pods were %s ago",
-		printers.Age(seen, time.Now()))
+	cli.Warnf(l.Streams.ErrOut, "podrun serve is not running; this is how pods were %s ago, at %s",
+		printers.Age(seen, time.Now()), seen.Local().Format(time.DateTime))
+	return true
 }
 
 // maxWarnings is the maximum number of manifest problems that are printed.
@@ -144,6 +199,9 @@ func (l *Lister) Events(ctx context.Context, o Options, name string, types []str
 		}
 		fmt.Fprintln(l.Streams.ErrOut, "No events found"+where)
 		return nil
+	}
+	if err := printers.Sort(o.Order, all); err != nil {
+		return err
 	}
 	return printer.Print(all)
 }

@@ -105,7 +105,7 @@ func (l *Printer) Print(ctx context.Context, logs []Log, options Options) error 
 		if options.Prefix {
 			label := s.label
 			if printers.Coloured(l.Out) {
-				label = printers.Colour(label, labelColours[i%len(labelColours)])
+				label = printers.Colour(label, printers.SeriesColour(i))
 			}
 			for _, w := range []*io.Writer{&out, &errOut} {
 				p := &prefixer{to: *w, label: label, mu: &mu}
@@ -144,6 +144,3 @@ func (l *Printer) readLogs(ctx context.Context, s Log, o cri.ReadOptions, out, e
 		s.inst, o.Tail, o.Since = next, nil, time.Time{}
 	}
 }
-
-// labelColours are the colours of the prefixes, so that the user can tell containers apart.
-var labelColours = [...]string{"36", "33", "35", "32", "34", "96", "93", "95"}

@@ -11,18 +11,28 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/agent/deadline"
 	"podrun.io/podrun/internal/agent/result"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/agenterror"
+	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/progress"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/report"
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 // Options are the options of Run. All but Timeout are required.
@@ -41,8 +51,17 @@ type Options struct {
 	// CleanupTimeout is how long the clean-up may delay the exit, not counting the grace periods of
 	// pods.
 	CleanupTimeout time.Duration
-	// Logs are the logs to print at the end: all, failed or none.
+	// Stable is how long a service has to be ready, without a restart.
+	Stable time.Duration
+	// PullTimeout is how long pulls of an image may fail or make no progress.
+	PullTimeout time.Duration
+	// Logs are the logs to print at the end: all, failed or none. stream prints all logs as they are
+	// written.
 	Logs string
+	// Groups are those of the log of a CI service.
+	Groups *report.Groups
+	// ExitCodeFrom is the POD[/CONTAINER] whose exit code is that of a run that has failed, or "".
+	ExitCodeFrom string
 	// Remove stops and removes all pods at the end.
 	Remove bool
 }
@@ -61,10 +80,23 @@ func Run(ctx context.Context, o Options) error {
 	}
 	r := &run{Options: o}
 	out := o.Signals.CancelOnBrokenPipe(r.Streams, &r.hasResults)
+	coloured, onTerminal := printers.Coloured(r.Streams.Out), cli.TerminalOf(r.Streams.Out) != nil
 	r.lines = progress.New(r.Streams.ErrOut, result.Done)
+	if onTerminal && cli.TerminalOf(r.Streams.ErrOut) != nil {
+		r.Streams.Out = r.lines // it writes above what it draws
+	}
 	r.Streams.ErrOut = r.lines
 	r.Agent.Log, r.Agent.Hurry = slog.New(o.LogHandler(r.lines)), o.Signals.Second()
-	r.logs = &report.Logs{Out: r.Streams.Out, ErrOut: r.Streams.ErrOut, Dirs: r.Agent.Dirs, Log: r.Agent.Log}
+	r.logs = &report.Logs{
+		Out: r.Streams.Out, ErrOut: r.Streams.ErrOut, Groups: r.Groups, Dirs: r.Agent.Dirs, Log: r.Agent.Log,
+	}
+	if r.Logs == "stream" {
+		r.stream = &report.Stream{
+			Out: r.Streams.Out, ErrOut: r.Streams.ErrOut, Coloured: coloured, Groups: r.Groups,
+			Dirs: r.Agent.Dirs, Log: r.Agent.Log, Began: time.Now(),
+		}
+		defer func() { r.stream.Close(r.Signals.Second()) }()
+	}
 	done := make(chan error, 1)
 	go func() {
 		err := r.pods(ctx)
@@ -100,6 +132,10 @@ type run struct {
 	Options
 	lines *progress.Progress
 	logs  *report.Logs
+	// stream is nil if logs are printed at the end only.
+	stream *report.Stream
+	// exitCodeOf is the pod whose exit code is that of the run if it fails, or nil.
+	exitCodeOf *v1.Pod
 	// hasResults is true when the results of all pods are known.
 	hasResults atomic.Bool
 }
@@ -116,17 +152,19 @@ func (r *run) pods(ctx context.Context) error {
 	defer finish()
 	var reportError error
 	result, err := agent.Once(ctx, r.Agent, agent.OnceOptions{
-		Timeout: r.Timeout, Remove: r.Remove, CleanupTimeout: r.CleanupTimeout, Progress: r.lines.Report,
-		Begun:       r.lines.WatchPulls,
+		Timeout: r.Timeout, Remove: r.Remove, CleanupTimeout: r.CleanupTimeout, Progress: r.progress,
+		Stable: r.Stable, PullTimeout: r.PullTimeout,
+		Begun: r.lines.WatchPulls, Desired: r.desired,
 		Interrupted: func(stops bool) { fmt.Fprintln(r.lines, onInterrupt(stops)) },
 		Finished: func(result result.Result) {
 			r.hasResults.Store(true)
-			reportError = r.Report.ResultsUntil(reported(result), r.CleanupTimeout, r.Signals.Next(ctx))
+			reportError = r.Report.ResultsUntil(r.reported(result), r.CleanupTimeout, r.Signals.Next(ctx))
 			finish()
-			r.logs.Select(reported(result), r.Logs)
+			r.printStream(ctx, result)
+			r.logs.Select(r.reported(result), r.Logs)
 			r.Signals.UntilNext(ctx, r.logs.Print)
 		},
-		Removing: r.logs.Keep,
+		Removing: r.removing,
 	})
 	var timedOut *deadline.TimeoutError
 	switch {
@@ -138,12 +176,44 @@ func (r *run) pods(ctx context.Context) error {
 		return notStarted(agenterror.Explain(ctx, r.Command, err))
 	}
 	r.printStopped(ctx)
+	r.printRetained(result)
 	result.Interrupted = result.Interrupted || ctx.Err() != nil
 	r.warnOfLeft(result.Left)
 	if reportError != nil {
 		return reportError
 	}
 	return r.exit(result)
+}
+
+// progress prints the progress of a pod, and its logs as they are written.
+func (r *run) progress(p *v1.Pod) {
+	r.lines.Report(p)
+	if r.stream != nil {
+		r.stream.Follow(p)
+	}
+}
+
+// printStream prints what is left of the logs of containers that have ended, until the next interrupt.
+func (r *run) printStream(ctx context.Context, result result.Result) {
+	if r.stream == nil {
+		return
+	}
+	stop := make(chan struct{})
+	timer := time.AfterFunc(r.CleanupTimeout, func() { close(stop) }) // a full disk may keep a log from its end
+	defer timer.Stop()
+	r.Signals.UntilNext(ctx, func() {
+		for _, p := range result.Pods {
+			r.stream.Wait(p, stop)
+		}
+	})
+}
+
+// removing is called before the logs of a pod are removed.
+func (r *run) removing(key pod.Key, uid pod.UID) {
+	r.logs.Keep(key, uid)
+	if r.stream != nil {
+		r.stream.Removing(key, uid)
+	}
 }
 
 // printStopped prints the logs of what was stopped, until the next interrupt. After the second one
@@ -154,6 +224,16 @@ func (r *run) printStopped(ctx context.Context) {
 		r.logs.PrintStopped()
 	default:
 		r.Signals.UntilNext(ctx, r.logs.PrintStopped)
+	}
+}
+
+// printRetained says where the logs of pods are that did not finish.
+func (r *run) printRetained(result result.Result) {
+	for _, p := range result.Unfinished() {
+		dir := r.Agent.Dirs.PodLogs(pod.KeyOf(p), p.UID)
+		if _, err := os.Lstat(dir); err == nil {
+			fmt.Fprintf(r.Streams.ErrOut, "the logs of %s stay in %s until it runs again\n", pod.KeyOf(p), dir)
+		}
 	}
 }
 
@@ -179,10 +259,12 @@ func notStarted(err error) error {
 }
 
 // reported returns the result of a run for package report.
-func reported(r result.Result) report.Run {
+func (r *run) reported(of result.Result) report.Run {
 	return report.Run{
-		Pods: r.Pods, TimedOut: r.TimedOut, Interrupted: r.Interrupted, Removed: r.Removed, Done: result.Done,
-		Stops: r.Stops, Durations: r.Durations,
+		Pods: of.Pods, TimedOut: of.TimedOut, Interrupted: of.Interrupted, Removed: of.Removed, Done: of.Done,
+		Problem: of.Problem, Stops: of.Stops, Stranded: of.Stranded(), Durations: of.Durations, Runs: of.Runs,
+		Began: r.Report.Began, Dirs: r.Agent.Dirs, Output: r.logs.Output,
+		Warn: func(text string) { cli.Warnf(r.Streams.ErrOut, "%s", text) },
 	}
 }
 
@@ -190,9 +272,9 @@ func reported(r result.Result) report.Run {
 func (r *run) exit(result result.Result) error {
 	switch {
 	case result.Interrupted:
-		return &cli.Error{Code: r.Signals.ExitCode(), Err: errors.New(reported(result).Message(r.Timeout))}
+		return &cli.Error{Code: r.Signals.ExitCode(), Err: errors.New(r.reported(result).Message(r.Timeout))}
 	case result.TimedOut:
-		return &cli.Error{Code: cli.ExitTimeout, Err: errors.New(reported(result).Message(r.Timeout))}
+		return &cli.Error{Code: cli.ExitTimeout, Err: errors.New(r.reported(result).Message(r.Timeout))}
 	case result.Failed():
 		for _, p := range result.Pods {
 			if result.Stranded()[pod.KeyOf(p)] {
@@ -200,8 +282,72 @@ func (r *run) exit(result result.Result) error {
 					p.Namespace, p.Name, cli.Plain(p.Status.Message))
 			}
 		}
-		return &cli.Error{Code: cli.ExitFailed}
+		return r.failure(result)
 	}
+	return nil
+}
+
+// failure returns the error of a run in which a pod has failed.
+func (r *run) failure(result result.Result) error {
+	failed := &cli.Error{Code: r.exitCode(result)}
+	var stuck []error
+	for _, p := range result.Pods {
+		why := result.Stuck[pod.KeyOf(p)]
+		if why == nil {
+			continue
+		}
+		stuck = append(stuck, fmt.Errorf("pod %s cannot start: %w", pod.KeyOf(p), why))
+		var fix interface{ Hint() string }
+		if errors.As(why, &fix) && failed.Hint == "" {
+			failed.Hint = fix.Hint()
+		}
+	}
+	failed.Err = errors.Join(stuck...)
+	return failed
+}
+
+// exitCode returns the exit code of a run in which a pod has failed: that of the container that
+// --exit-code-from names, if it has failed.
+func (r *run) exitCode(result result.Result) int {
+	for _, p := range result.Pods {
+		if r.exitCodeOf == nil || pod.KeyOf(p) != pod.KeyOf(r.exitCodeOf) {
+			continue
+		}
+		_, name, _ := strings.Cut(r.ExitCodeFrom, "/")
+		for _, role := range summary.InitialFirst(summary.Roles(p)) {
+			if role.Kind() == "sidecar" && name == "" || name != "" && role.Container.Name != name {
+				continue // podrun stops sidecars
+			}
+			if code := report.ExitCode(role.Status); code != 0 {
+				return code
+			}
+		}
+	}
+	return cli.ExitFailed
+}
+
+// desired checks --exit-code-from before anything is started.
+func (r *run) desired(want manifest.Desired) error {
+	if r.ExitCodeFrom == "" {
+		return nil
+	}
+	name, container, _ := strings.Cut(r.ExitCodeFrom, "/")
+	pods := slices.SortedFunc(maps.Values(want.Pods), func(a, b *v1.Pod) int {
+		return pod.KeyOf(a).Compare(pod.KeyOf(b))
+	})
+	p, err := query.Find(pods, name)
+	if err == nil && container != "" {
+		_, err = query.Container(io.Discard, p, container)
+	}
+	if err != nil {
+		var found *cli.Error
+		hint := ""
+		if errors.As(err, &found) {
+			hint = found.Hint
+		}
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--exit-code-from %s: %w", r.ExitCodeFrom, err), Hint: hint}
+	}
+	r.exitCodeOf = p
 	return nil
 }
 

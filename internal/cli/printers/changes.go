@@ -9,28 +9,32 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/changes"
+	"podrun.io/podrun/internal/manifest/edits"
 	"podrun.io/podrun/internal/status/summary"
 )
 
 // changeJSON is a change in the JSON output of diff.
 type changeJSON struct {
-	Action    manifest.Action `json:"action"`
-	Namespace string          `json:"namespace"`
-	Name      string          `json:"name"`
-	Manifest  string          `json:"manifest"`
-	Fields    []string        `json:"fields,omitempty"`
-	Volumes   []string        `json:"volumes,omitempty"`
-	Restarts  []string        `json:"restarts,omitempty"`
-	Why       string          `json:"why,omitempty"`
+	Action    changes.Action `json:"action"`
+	Namespace string         `json:"namespace"`
+	Name      string         `json:"name"`
+	Manifest  string         `json:"manifest"`
+	Fields    []string       `json:"fields,omitempty"`
+	Edits     []edits.Edit   `json:"edits,omitempty"`
+	MoreEdits int            `json:"moreEdits,omitempty"`
+	Volumes   []string       `json:"volumes,omitempty"`
+	Restarts  []string       `json:"restarts,omitempty"`
+	Why       string         `json:"why,omitempty"`
 }
 
 // Changes prints what serve would change, and warnings about the manifests. It returns an error with
 // the exit code of podrun diff.
-func Changes(streams cli.Streams, changes []manifest.Change, desired manifest.Desired, inJSON bool) error {
+func Changes(streams cli.Streams, all []changes.Change, desired manifest.Desired, inJSON bool) error {
 	for _, w := range desired.Warnings {
 		cli.Warnf(streams.ErrOut, "%v", w.Err)
 	}
-	if err := printChanges(streams.Out, changes, inJSON); err != nil {
+	if err := printChanges(streams.Out, all, inJSON); err != nil {
 		return err
 	}
 	if len(desired.Problems) > 0 {
@@ -40,24 +44,28 @@ func Changes(streams cli.Streams, changes []manifest.Change, desired manifest.De
 		}
 		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s", strings.Join(text, "\n"))}
 	}
-	if slices.ContainsFunc(changes, func(c manifest.Change) bool { return c.Action != manifest.Keep }) {
+	if slices.ContainsFunc(all, func(c changes.Change) bool { return c.Action != changes.Keep }) {
 		return &cli.Error{Code: cli.ExitFailed}
 	}
 	return nil
 }
 
 // printChanges prints one line per change, or JSON.
-func printChanges(out io.Writer, changes []manifest.Change, inJSON bool) error {
+func printChanges(out io.Writer, all []changes.Change, inJSON bool) error {
 	rows := []changeJSON{}
-	for _, c := range changes {
+	for _, c := range all {
 		row := changeJSON{
 			Action:    c.Action,
 			Namespace: c.Key.Namespace,
 			Name:      c.Key.Name,
 			Manifest:  c.Origin.Path,
-			Fields:    c.Fields,
+			Edits:     c.Edits,
+			MoreEdits: c.More,
 			Volumes:   c.Volumes,
 			Restarts:  c.Restarts,
+		}
+		for _, e := range c.Edits {
+			row.Fields = append(row.Fields, e.Field)
 		}
 		if c.Why != nil {
 			row.Why = c.Why.Error()
@@ -67,6 +75,9 @@ func printChanges(out io.Writer, changes []manifest.Change, inJSON bool) error {
 	if !inJSON {
 		for _, row := range rows {
 			fmt.Fprintln(out, summary.PlainLine(row.String()))
+			for _, line := range row.details() {
+				fmt.Fprintln(out, "    "+summary.PlainLine(line))
+			}
 		}
 		return nil
 	}
@@ -82,28 +93,19 @@ func printChanges(out io.Writer, changes []manifest.Change, inJSON bool) error {
 
 // String returns the change as one line of text.
 func (c changeJSON) String() string {
-	sign := map[manifest.Action]string{
-		manifest.Create:  "+",
-		manifest.Replace: "~",
-		manifest.Update:  "~",
-		manifest.Keep:    "=",
-		manifest.Remove:  "-",
+	sign := map[changes.Action]string{
+		changes.Create:  "+",
+		changes.Replace: "~",
+		changes.Update:  "~",
+		changes.Keep:    "=",
+		changes.Remove:  "-",
 	}[c.Action]
 	line := fmt.Sprintf("%s %s %s/%s", sign, c.Action, c.Namespace, c.Name)
 	if c.Manifest != "" {
 		line += " (" + c.Manifest + ")"
 	}
-	if what := c.what(); len(what) > 0 {
-		line += ": " + strings.Join(what, ", ")
-	}
-	switch {
-	case c.Action != manifest.Update:
-	case len(c.Restarts) == 0:
-		line += " (in place)"
-	case len(c.Restarts) == 1:
-		line += " (restarts container " + c.Restarts[0] + ")"
-	default:
-		line += " (restarts containers " + strings.Join(c.Restarts, ", ") + ")"
+	if effect := c.effect(); effect != "" {
+		line += ": " + effect
 	}
 	if first, more, _ := strings.Cut(c.Why, "\n"); first != "" {
 		line += ": " + first
@@ -114,11 +116,32 @@ func (c changeJSON) String() string {
 	return line
 }
 
-// what names what changes in the pod.
-func (c changeJSON) what() []string {
-	what := slices.Clone(c.Fields)
-	for _, name := range c.Volumes {
-		what = append(what, "files of volume "+name)
+// effect says what happens to the containers of the pod.
+func (c changeJSON) effect() string {
+	switch {
+	case c.Action == changes.Replace:
+		return "a new pod; all containers start anew"
+	case c.Action != changes.Update:
+		return ""
+	case len(c.Restarts) == 0:
+		return "in place"
+	case len(c.Restarts) == 1:
+		return "restarts container " + c.Restarts[0]
 	}
-	return what
+	return "restarts containers " + strings.Join(c.Restarts, ", ")
+}
+
+// details are lines with what changes in the pod.
+func (c changeJSON) details() []string {
+	var lines []string
+	for _, e := range c.Edits {
+		lines = append(lines, e.Field+": "+OrNone(e.Old)+" → "+OrNone(e.New))
+	}
+	if c.MoreEdits > 0 {
+		lines = append(lines, Count(c.MoreEdits, "more field"))
+	}
+	for _, name := range c.Volumes {
+		lines = append(lines, "files of volume "+name)
+	}
+	return lines
 }

@@ -34,6 +34,12 @@ func Colour(text, code string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
+// seriesColours are colours that are easy to tell apart.
+var seriesColours = [...]string{"36", "33", "35", "32", "34", "96", "93", "95"}
+
+// SeriesColour returns the colour of the i-th of several things, such as the logs of containers.
+func SeriesColour(i int) string { return seriesColours[i%len(seriesColours)] }
+
 // statusColour returns a function that colours the STATUS text of a pod, or nil if out has no
 // colours.
 func statusColour(out io.Writer) func(string) string {

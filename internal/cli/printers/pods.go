@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/manifest"
@@ -24,6 +25,7 @@ type PodOptions struct {
 	Single        bool // print a pod that was named as an object, not as a list
 	NoHeaders     bool
 	AllNamespaces bool
+	ShowLabels    bool
 }
 
 // Pods prints pods in one format.
@@ -50,7 +52,7 @@ func NewPods(out io.Writer, o PodOptions) *Pods {
 		single:  o.Single,
 		table:   NewTable(out),
 		headed:  o.NoHeaders,
-		columns: columns{namespace: o.AllNamespaces, wide: o.Format.kind == "wide"},
+		columns: columns{o.AllNamespaces, o.Format.kind == "wide", o.ShowLabels},
 		printed: map[pod.Key]printedPod{},
 	}
 	if v.Tabular() {
@@ -165,7 +167,7 @@ func (v *Pods) Changes(pods []*v1.Pod) error {
 }
 
 // columns selects the columns of the table of pods.
-type columns struct{ namespace, wide bool }
+type columns struct{ namespace, wide, labels bool }
 
 // status returns the index of the STATUS column.
 func (c columns) status() int {
@@ -180,7 +182,10 @@ func (c columns) header() []string {
 	if c.wide {
 		row = append(row, "IP", "NODE", "MANIFEST")
 	}
-	row = append(row, "REASON")
+	if c.labels {
+		row = append(row, "LABELS")
+	}
+	row = append(row, "REASON") // the last column is the one that is cut off
 	if c.namespace {
 		row = append([]string{"NAMESPACE"}, row...)
 	}
@@ -200,6 +205,9 @@ func (c columns) row(p *v1.Pod, now time.Time) []string {
 	row := []string{p.Name, fmt.Sprintf("%d/%d", s.Ready, s.Containers), s.Text, restarts, Age(created, now)}
 	if c.wide {
 		row = append(row, OrNone(p.Status.PodIP), OrNone(p.Spec.NodeName), cell(p))
+	}
+	if c.labels {
+		row = append(row, OrNone(labels.Set(p.Labels).String()))
 	}
 	row = append(row, summary.Why(p, now))
 	if c.namespace {

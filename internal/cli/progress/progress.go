@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -77,7 +78,7 @@ func (l *Progress) Underlying() io.Writer { return l.out }
 func (l *Progress) Report(p *v1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key, state := pod.KeyOf(p), summary.State(p)
+	key, state := pod.KeyOf(p), stateOf(p)
 	line := l.lines[key]
 	if line == nil {
 		line = &podLine{}
@@ -96,6 +97,36 @@ func (l *Progress) Report(p *v1.Pod) {
 	case before != state:
 		fmt.Fprintf(l.out, "%6.1fs %s %s\n", line.elapsed.Seconds(), key, state)
 	}
+}
+
+// stateOf returns the state of p in a word, what it waits for, and how often it has been tried.
+func stateOf(p *v1.Pod) string {
+	state := summary.State(p)
+	if (state == "ContainerCreating" || state == "PodInitializing") && !unmounted(p) {
+		return state // the progress of pulls is shown by itself
+	}
+	text := state
+	var later time.Time // when no next attempt is in the future any more: lines do not count down
+	if why := summary.Why(p, later.AddDate(9998, 0, 0)); why != "" && why != state {
+		text += " (" + summary.PlainLine(why) + ")"
+	}
+	attempts := int32(1)
+	for _, r := range summary.Roles(p) {
+		if r.Status != nil {
+			attempts = max(attempts, r.Status.RestartCount+1)
+		}
+	}
+	if attempts > 1 {
+		text += fmt.Sprintf(", attempt %d", attempts)
+	}
+	return text
+}
+
+// unmounted reports whether p waits for a volume that cannot be mounted.
+func unmounted(p *v1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodReadyToStartContainers && c.Reason == pod.ReasonFailedMount
+	})
 }
 
 // Tick updates the times of pods that are not done and the progress of pulls every redrawEvery,

@@ -150,3 +150,33 @@ func TestBar(t *testing.T) {
 		}
 	}
 }
+
+// TestProgressSaysWhatIsWaitedFor: a line says what a pod waits for, and at which attempt it is, without a countdown.
+func TestProgressSaysWhatIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	waits := podIn("a", v1.PodPending)
+	waits.Status.Reason, waits.Status.Message = "WaitingForPods", "starts after default/db"
+	crashes := podIn("a", v1.PodRunning)
+	crashes.Spec.Containers = []v1.Container{{Name: "c"}}
+	crashes.Annotations = map[string]string{"podrun.io/next-attempt": time.Now().Add(time.Hour).Format(time.RFC3339)}
+	crashes.Status.ContainerStatuses = []v1.ContainerStatus{{
+		Name: "c", RestartCount: 2, State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		LastTerminationState: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"}},
+	}}
+	unmounted := podIn("a", v1.PodPending)
+	unmounted.Spec.Containers = []v1.Container{{Name: "c"}}
+	unmounted.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", State: v1.ContainerState{
+		Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating", Message: "hostPath /x: does not exist"}}}}
+	unmounted.Status.Conditions = []v1.PodCondition{{Type: v1.PodReadyToStartContainers, Status: v1.ConditionFalse, Reason: "FailedMount"}}
+	for want, p := range map[string]*v1.Pod{
+		"ContainerCreating (c: hostPath /x: does not exist)": unmounted,
+		"WaitingForPods (starts after default/db)":           waits,
+		"CrashLoopBackOff (c: exit code 3), attempt 3":       crashes,
+		"ContainerCreating":                                  pullingPod(),
+		"Succeeded":                                          podIn("a", v1.PodSucceeded),
+	} {
+		if got := stateOf(p); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -65,4 +66,38 @@ func Namespaces(pods []*v1.Pod) []string {
 		}
 	}
 	return names
+}
+
+// PortCompletions returns the completions of a port of pods: the ports that their containers name, each with its
+// name and container, after the local port in text if it has one.
+func PortCompletions(pods []*v1.Pod, text string) []string {
+	local := ""
+	if i := strings.LastIndex(text, ":"); i >= 0 {
+		local = text[:i+1]
+	}
+	var completions []string
+	for _, p := range pods {
+		for _, c := range pod.AllContainers(p) {
+			for _, port := range c.Ports {
+				if port.Protocol == v1.ProtocolUDP || port.Protocol == v1.ProtocolSCTP {
+					continue // port-forward forwards TCP alone
+				}
+				about := strings.TrimSpace(port.Name + " of " + c.Name)
+				completions = append(completions, fmt.Sprintf("%s%d\t%s", local, port.ContainerPort, about))
+			}
+		}
+	}
+	return completions
+}
+
+// Target returns the arguments by which commands find a pod and, unless it is "", a container of it.
+func Target(p *v1.Pod, container string) string {
+	target := ShortName(p)
+	if p.Namespace != "" && p.Namespace != v1.NamespaceDefault {
+		target += " -n " + p.Namespace
+	}
+	if container != "" {
+		target += " -c " + container
+	}
+	return target
 }

@@ -18,6 +18,8 @@ func ParseCondition(text string) (Condition, error) {
 	switch {
 	case text == "delete":
 		return func(p *v1.Pod) bool { return p == nil }, nil
+	case text == "create":
+		return func(p *v1.Pod) bool { return p != nil }, nil
 	case kind == "phase" && rest != "":
 		for _, phase := range []v1.PodPhase{v1.PodPending, v1.PodRunning, v1.PodSucceeded, v1.PodFailed} {
 			if strings.EqualFold(string(phase), rest) {
@@ -35,7 +37,7 @@ func ParseCondition(text string) (Condition, error) {
 		return func(p *v1.Pod) bool { return p != nil && hasCondition(p, name, value) }, nil
 	}
 	return nil, fmt.Errorf(
-		"--for %q: must be condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE] or delete", text)
+		"--for %q: must be condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE], create or delete", text)
 }
 
 // parseField parses {PATH} or {PATH}=VALUE.

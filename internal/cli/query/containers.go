@@ -39,10 +39,14 @@ func Container(errOut io.Writer, p *v1.Pod, name string) (summary.Role, error) {
 			return r, nil
 		}
 	}
+	hint := "it has: " + containerNames(all)
+	if near := nearest(name, ContainerNames([]*v1.Pod{p})); near != "" {
+		hint = fmt.Sprintf("did you mean %s? %s", near, hint)
+	}
 	return summary.Role{}, &cli.Error{
 		Code: cli.ExitFailed,
 		Err:  fmt.Errorf("container %s is not valid for pod %s", name, p.Name),
-		Hint: "it has: " + containerNames(all),
+		Hint: hint,
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/pod"
 )
 
 // Selection selects pods.
@@ -17,14 +19,27 @@ type Selection struct {
 	Namespace     string
 	AllNamespaces bool
 	Labels        string // a label selector; "" selects all pods
+	// Manifests are pods by their names in manifests, whatever the namespace of the selection is. none selects
+	// all pods.
+	Manifests []pod.Key
 }
 
-// Select returns the pods of a selection or, if names are given, those of them with these names. It
-// returns the pods that exist even if there is an error.
+// Select returns the pods of a selection or, if names are given, the pods of its namespace with these names.
+// It returns the pods that exist even if there is an error.
 func (r *Reader) Select(f Selection, names []string) ([]*v1.Pod, error) {
 	pods, err := r.Settled()
 	if err != nil {
 		return nil, err
+	}
+	keys := slices.Clone(f.Manifests)
+	if names, err = r.expand(f.Namespace, names); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		keys = append(keys, pod.Key{Namespace: f.Namespace, Name: name})
+	}
+	if len(keys) > 0 {
+		return findKeys(pods, keys)
 	}
 	if !f.AllNamespaces {
 		pods = InNamespace(pods, f.Namespace)
@@ -36,13 +51,15 @@ func (r *Reader) Select(f Selection, names []string) ([]*v1.Pod, error) {
 		}
 		pods = slices.DeleteFunc(pods, func(p *v1.Pod) bool { return !selected.Matches(labels.Set(p.Labels)) })
 	}
-	if len(names) == 0 {
-		return pods, nil
-	}
+	return pods, nil
+}
+
+// findKeys returns the pods with these namespaces and names, those that exist even if there is an error.
+func findKeys(pods []*v1.Pod, keys []pod.Key) ([]*v1.Pod, error) {
 	var selected []*v1.Pod
 	var failures []error
-	for _, name := range names {
-		p, err := Find(pods, name)
+	for _, key := range keys {
+		p, err := FindIn(pods, key.Namespace, key.Name)
 		if err != nil {
 			failures = append(failures, err)
 			continue
@@ -58,7 +75,41 @@ func (r *Reader) Named(namespace, name string) (*v1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Find(InNamespace(pods, namespace), name)
+	return FindIn(pods, namespace, name)
+}
+
+// FindIn returns the pod of a namespace as Find does. If it does not exist, the error has what may have been meant: a
+// pod whose name is similar, or one of that name in another namespace.
+func FindIn(pods []*v1.Pod, namespace, name string) (*v1.Pod, error) {
+	here := InNamespace(pods, namespace)
+	p, err := Find(here, name)
+	var failed *cli.Error
+	if notFound := (*NotFoundError)(nil); !errors.As(err, &notFound) || !errors.As(err, &failed) {
+		return p, err
+	}
+	if near := nearest(BareName(name), podNames(here)); near != "" {
+		failed.Hint = fmt.Sprintf("did you mean %s?", near)
+	}
+	if elsewhere := Namespaces(ByName(pods, name)); len(elsewhere) > 0 {
+		failed.Hint = fmt.Sprintf("a pod of that name is in namespace %s: -n %s",
+			strings.Join(elsewhere, ", "), elsewhere[0])
+	}
+	return nil, err
+}
+
+// podNames returns the names of pods in their manifests, and their full names.
+func podNames(pods []*v1.Pod) []string {
+	var names []string
+	for _, p := range pods {
+		names = append(names, ShortName(p), p.Name)
+	}
+	return names
+}
+
+// nearest returns the one of names that is most similar to name, or "" if none is.
+func nearest(name string, names []string) string {
+	near, _ := decode.Nearest(name, names)
+	return near
 }
 
 // InNamespace returns the pods of a namespace.
@@ -98,11 +149,11 @@ func Find(pods []*v1.Pod, name string) (*v1.Pod, error) {
 		Hint: "use a full name: " + strings.Join(names, ", ")}
 }
 
-// FindAll returns the pod of each name as Find does. It fails if one does not exist.
-func FindAll(pods []*v1.Pod, names []string) ([]*v1.Pod, error) {
+// FindAll returns the pod of each name in the namespace as FindIn does. It fails if one does not exist.
+func FindAll(pods []*v1.Pod, namespace string, names []string) ([]*v1.Pod, error) {
 	var selected []*v1.Pod
 	for _, name := range names {
-		p, err := Find(pods, name)
+		p, err := FindIn(pods, namespace, name)
 		if err != nil {
 			return nil, err
 		}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// IsPods reports whether a resource type is pods.
-func IsPods(kind string) bool { return slices.Contains([]string{"pods", "pod", "po"}, kind) }
+// IsPods reports whether a resource type is pods. Of all that kubectl get all lists, podrun has only pods.
+func IsPods(kind string) bool { return slices.Contains([]string{"pods", "pod", "po", "all"}, kind) }
 
 // IsEvents reports whether a resource type is events.
 func IsEvents(kind string) bool { return slices.Contains([]string{"events", "event", "ev"}, kind) }
@@ -19,13 +19,51 @@ func IsVolumes(kind string) bool {
 	}, kind)
 }
 
-// PodNames returns the names in the arguments `pods NAME...` or `pods/NAME...`, of which there is at
-// least one.
+// instead says what podrun has in place of resource types of Kubernetes, by the names that kubectl knows.
+var instead = []struct{ kinds, text string }{
+	{"cm configmap configmaps secret secrets", "a ConfigMap or Secret is a document in a manifest beside the pods that " +
+		"use it; podrun validate checks it, and podrun diff shows which pods an edit of it changes"},
+	{"no node nodes", "podrun runs on one node; podrun get pods -o wide shows its name, podrun top what its pods use"},
+	{"ns namespace namespaces", "a namespace needs no creation; podrun get pods -A lists the pods of all"},
+	{"svc service services ep endpoints ing ingress ingresses", "podrun has no Services; pods find each other by " +
+		"their names, and hostPort or podrun port-forward makes a port reachable"},
+	{"job jobs cj cronjob cronjobs", "podrun runs no Jobs yet; a Pod with restartPolicy Never runs once"},
+	{"image images", "podrun images lists images"},
+	{"pv persistentvolume persistentvolumes", "podrun get volumes lists the volumes of persistentVolumeClaims"},
+}
+
+// insteadOf says what podrun has in place of a resource type that it does not know.
+func insteadOf(kind string) string {
+	for _, i := range instead {
+		if slices.Contains(strings.Fields(i.kinds), strings.ToLower(kind)) {
+			return i.text
+		}
+	}
+	text := "podrun has pods, volumes and events; podrun images lists images"
+	if near := nearest(kind, []string{"pods", "volumes", "events"}); near != "" {
+		text = fmt.Sprintf("did you mean %s? %s", near, text)
+	}
+	return text
+}
+
+// PodNames returns the names in the arguments `pods NAME...` or `pods/NAME...`.
 func PodNames(args []string) ([]string, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	if kind, names, ok := WorkloadArgs(args); ok {
+		if len(names) == 0 {
+			return nil, fmt.Errorf("%s: a name is missing", args[0])
+		}
+		for i := range names {
+			names[i] = strings.ToLower(string(kind)) + "/" + names[i]
+		}
+		return names, nil
+	}
 	if !strings.Contains(args[0], "/") {
 		if !IsPods(args[0]) {
 			return nil, fmt.Errorf(
-				"unknown resource type %q: podrun has pods, volumes and events; podrun images lists images", args[0])
+				"unknown resource type %q: %s", args[0], insteadOf(args[0]))
 		}
 		return args[1:], nil
 	}

@@ -9,39 +9,72 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
 )
 
 var errTimedOut = errors.New("timed out")
 
+// justBegun is how long a serve may take to read its manifests.
+const justBegun = 5 * time.Second
+
 // WaitOptions are the options of Wait.
 type WaitOptions struct {
-	Namespace string
-	Names     []string
+	Pods      []pod.Key // with their full names or those in their manifests
 	Condition Condition
 	Timeout   time.Duration // 0: check once
+}
+
+// WaitFor returns the pods that wait waits for: those with the names, whether or not they exist, or else those that the
+// selection finds now. It fails if it finds none, unless gone is true, which is if wait waits until they do not exist.
+func (r *Reader) WaitFor(s Selection, names []string, gone bool) ([]pod.Key, error) {
+	var keys []pod.Key
+	expanded, err := r.expand(s.Namespace, names)
+	for err != nil && r.Owners.JustBegun(justBegun) { // it has not read its manifests yet
+		time.Sleep(handoverTime / 10)
+		expanded, err = r.expand(s.Namespace, names)
+	}
+	if names = expanded; err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		keys = append(keys, pod.Key{Namespace: s.Namespace, Name: name})
+	}
+	if keys = append(keys, s.Manifests...); len(keys) > 0 {
+		return keys, nil
+	}
+	pods, err := r.Select(s, nil)
+	if err == nil && len(pods) == 0 && !gone {
+		err = errors.New("no pods match: there is nothing to wait for")
+	}
+	for _, p := range pods {
+		keys = append(keys, pod.KeyOf(p))
+	}
+	return keys, err
 }
 
 // Wait waits until each of the pods meets the condition, and prints those that do.
 func (r *Reader) Wait(ctx context.Context, out io.Writer, o WaitOptions) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimedOut)
 	defer cancel()
-	pending, details := o.Names, o.Names // details is pending, with the message of Unowned pods
+	pending := o.Pods
+	var details []string // the names of pending, with the message of Unowned pods
 	err := r.OnChange(ctx, r.Dirs.StatusFiles().Dir(), func() (bool, error) {
 		pods, err := r.Settled()
 		if err != nil {
 			return false, err
 		}
-		var unmet []string
+		var unmet []pod.Key
 		details = nil
-		for _, name := range pending {
-			p, err := Find(InNamespace(pods, o.Namespace), name)
+		for _, key := range pending {
+			name := key.Name
+			p, err := Find(InNamespace(pods, key.Namespace), name)
 			var notFound *NotFoundError
 			switch {
 			case err != nil && !errors.As(err, &notFound):
 				return false, err
 			case !o.Condition(p):
-				unmet = append(unmet, name)
+				unmet = append(unmet, key)
 				if p != nil && status.IsUnowned(p) {
 					name += " (" + p.Status.Message + ")"
 				}

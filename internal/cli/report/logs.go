@@ -20,8 +20,10 @@ import (
 // stopped then, are printed when they have been: what a container writes while it is stopped is part of its log.
 type Logs struct {
 	Out, ErrOut io.Writer
-	Dirs        layout.Dirs
-	Log         *slog.Logger
+	// Groups, if any, have the log of one container each.
+	Groups *Groups
+	Dirs   layout.Dirs
+	Log    *slog.Logger
 
 	mu           sync.Mutex
 	ended, stops []*entry
@@ -34,6 +36,8 @@ type Logs struct {
 type entry struct {
 	// title is a line that precedes the log; "" if there is none.
 	title string
+	// name is the container's, with its pod's.
+	name string
 	// log is its file; "" if no log is printed. tail is how many lines are printed of it; nil: all.
 	log  string
 	tail *int
@@ -43,8 +47,8 @@ type entry struct {
 	kept *cri.Kept
 }
 
-// Select determines what Print and PrintStopped print: the logs of the selected containers (all, failed or none)
-// and, for containers that failed or were not done, the reason or the state.
+// Select determines what Print and PrintStopped print: the logs of the selected containers (all, failed, none, or
+// stream: they have been printed) and, for containers that failed or were not done, the reason or the state.
 func (l *Logs) Select(r Run, which string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +66,10 @@ func (l *Logs) Select(r Run, which string) {
 			if problem == "" && which != "all" {
 				continue
 			}
-			e := &entry{key: key, uid: p.UID, log: l.Dirs.ContainerLog(key, p.UID, s.Name, int(s.RestartCount))}
+			e := &entry{key: key, uid: p.UID, name: shortName(p) + "/" + s.Name}
+			if which != "stream" {
+				e.log = l.Dirs.ContainerLog(key, p.UID, s.Name, int(s.RestartCount))
+			}
 			if problem != "" {
 				e.title, said = fmt.Sprintf("%s container %s %s", key, s.Name, problem), true
 			}
@@ -75,7 +82,7 @@ func (l *Logs) Select(r Run, which string) {
 				l.ended = append(l.ended, e)
 			}
 		}
-		if why := failure(p); why != "" && !said {
+		if why := r.failure(p); why != "" && !said {
 			l.ended = append(l.ended, &entry{title: fmt.Sprintf("%s failed: %s", key, why)})
 		}
 	}
@@ -130,10 +137,12 @@ func (r Run) problemOf(p *v1.Pod, role summary.Role) string {
 	// podrun stops sidecars when the pod is done, so their exit code is not a result.
 	case t != nil && t.ExitCode != 0 && (!role.Init || !pod.IsSidecar(role.Container)):
 		text := fmt.Sprintf("failed: %s, exit code %d%s", t.Reason, t.ExitCode, summary.Plain(detail(t.Message)))
-		if why := failure(p); why != "" {
+		if why := r.failure(p); why != "" {
 			text += " (" + why + ")"
 		}
 		return text
+	case r.problem(p) != "" && s.State.Waiting != nil && lastExit(*s) != nil:
+		return fmt.Sprintf("failed: %s (%s; %s)", s.State.Waiting.Reason, exitOf(lastExit(*s)), attempts(s))
 	case r.Done(p) || t != nil || s.State.Running == nil && lastExit(*s) == nil:
 		return ""
 	}
@@ -147,8 +156,19 @@ func (r Run) problemOf(p *v1.Pod, role summary.Role) string {
 	return "was not done: " + state
 }
 
+// attempts returns how often a container has been run.
+func attempts(s *v1.ContainerStatus) string {
+	if s.RestartCount == 0 {
+		return "1 attempt"
+	}
+	return fmt.Sprintf("%d attempts", s.RestartCount+1)
+}
+
 // failure returns why p as a whole has failed; "" if it has not, or only its containers have.
-func failure(p *v1.Pod) string {
+func (r Run) failure(p *v1.Pod) string {
+	if why := r.problem(p); why != "" {
+		return summary.Plain(why)
+	}
 	if p.Status.Phase != v1.PodFailed || p.Status.Reason == "" {
 		return ""
 	}
@@ -169,6 +189,14 @@ func (l *Logs) print(e *entry) {
 	kept := e.kept
 	l.mu.Unlock()
 	ctx, out, errOut := context.Background(), cli.ForTerminal(l.Out), cli.ForTerminal(l.ErrOut)
+	out, errOut = l.Groups.Guard(out), l.Groups.Guard(errOut)
+	if l.Groups.enabled() {
+		ends := &lineEnd{to: out}
+		out, errOut = ends, ends // the marks of groups are on standard output
+		_, _ = io.WriteString(l.Out, l.Groups.begin(e.name))
+		l.Groups.began()
+		defer func() { _, _ = io.WriteString(l.Out, ends.missing()+l.Groups.end()) }()
+	}
 	var err error
 	if kept != nil {
 		err = kept.Read(ctx, e.tail, out, errOut)
@@ -179,4 +207,30 @@ func (l *Logs) print(e *entry) {
 	if err != nil {
 		l.Log.Debug("reading container log failed", "file", e.log, "err", err)
 	}
+}
+
+// outputLines is how many of the last lines of a container a report has.
+const outputLines = 500
+
+// Output returns the end of what a container has written, for a report.
+func (l *Logs) Output(p *v1.Pod, s *v1.ContainerStatus) (out, errOut string) {
+	var texts [2]tailWriter
+	log := l.Dirs.ContainerLog(pod.KeyOf(p), p.UID, s.Name, int(s.RestartCount))
+	o := cri.ReadOptions{Tail: new(outputLines)}
+	if err := cri.Read(context.Background(), log, o, &texts[0], &texts[1]); err != nil {
+		l.Log.Debug("reading container log failed", "file", log, "err", err)
+	}
+	return bounded(string(texts[0]), maxContainer), bounded(string(texts[1]), maxContainer)
+}
+
+// tailWriter is the end of what is written to it.
+type tailWriter []byte
+
+// Write implements io.Writer.
+func (w *tailWriter) Write(text []byte) (int, error) {
+	*w = append(*w, text...)
+	if len(*w) > 2*maxContainer {
+		*w = append((*w)[:0], bounded(string(*w), maxContainer)...)
+	}
+	return len(text), nil
 }

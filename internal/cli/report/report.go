@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
 )
@@ -26,11 +27,39 @@ type Run struct {
 	Removed bool
 	// Stops are the pods that are stopped, if they still run, when the run has been reported.
 	Stops map[pod.Key]bool
-	// Durations is how long each pod took.
+	// Stranded are the pods that were not started because another one has failed.
+	Stranded map[pod.Key]bool
+	// Began is when the run began.
+	Began time.Time
+	// Durations is how long each pod took, and Runs how long each container that has run did, by name.
 	Durations map[pod.Key]time.Duration
+	Runs      map[pod.Key]map[string]time.Duration
+	// Dirs has the volumes with the reports of containers.
+	Dirs layout.Dirs
+	// Output returns the end of what a container has written, and Warn is called with what cannot be
+	// reported. Both may be nil.
+	Output func(p *v1.Pod, s *v1.ContainerStatus) (out, errOut string)
+	Warn   func(text string)
 	// Done reports whether a pod has its result.
 	Done func(*v1.Pod) bool
+	// Problem returns why a pod has failed where its phase does not say so; "" if it has not. nil: the
+	// phase always does.
+	Problem func(*v1.Pod) string
+
+	// until is when no more of the reports of containers is read; zero: never.
+	until time.Time
 }
+
+// problem is Problem.
+func (r Run) problem(p *v1.Pod) string {
+	if r.Problem == nil {
+		return ""
+	}
+	return r.Problem(p)
+}
+
+// Failed reports whether a pod has failed.
+func (r Run) Failed(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed || r.problem(p) != "" }
 
 // Message returns the error text for a run that was interrupted or timed out after timeout.
 func (r Run) Message(timeout time.Duration) string {
@@ -75,6 +104,14 @@ func lastExit(s v1.ContainerStatus) *v1.ContainerStateTerminated {
 		return s.State.Terminated
 	}
 	return s.LastTerminationState.Terminated
+}
+
+// ExitCode returns the exit code of the last instance of a container that has ended; 0 if none has.
+func ExitCode(s *v1.ContainerStatus) int {
+	if s == nil || lastExit(*s) == nil {
+		return 0
+	}
+	return int(lastExit(*s).ExitCode)
 }
 
 func allStatuses(p *v1.Pod) []v1.ContainerStatus {

@@ -61,7 +61,7 @@ func TestReportOfWhatIsNotDone(t *testing.T) {
 	t.Parallel()
 	r := notDone()
 	r.TimedOut = true
-	suite := junitOf(r, time.Minute).Suites[0]
+	suite := junitOf(r).Suites[0]
 	want := []string{
 		"timed out, not done: CrashLoopBackOff (exit code 5)", "", "timed out, not done: CrashLoopBackOff (OOMKilled, exit code 137)",
 		"timed out, not done: ImagePullBackOff (c: no such image)", "timed out, not done: Running",
@@ -77,7 +77,7 @@ func TestReportOfWhatIsNotDone(t *testing.T) {
 		}
 	}
 	r.TimedOut, r.Interrupted = false, true
-	if got := junitOf(r, 0).Suites[0].Cases[4].Error; got == nil || got.Message != "interrupted, not done: Running" {
+	if got := junitOf(r).Suites[0].Cases[4].Error; got == nil || got.Message != "interrupted, not done: Running" {
 		t.Errorf("of an interrupt: %+v", got)
 	}
 }

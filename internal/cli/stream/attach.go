@@ -50,7 +50,7 @@ func Attach(ctx context.Context, o AttachOptions) error {
 			Code: cli.ExitFailed,
 			Err: fmt.Errorf("container %q in pod %q has no standard input: its manifest does not say stdin: true",
 				name, p.Name),
-			Hint: "podrun exec -it " + query.ShortName(p) + " -c " + name + " -- sh runs a shell in it",
+			Hint: "podrun exec -it " + query.Target(p, name) + " -- sh runs a shell in it",
 		}
 	case o.TTY && !r.Container.TTY:
 		fmt.Fprintf(o.ErrOut, "Unable to use a TTY: container %s has none\n", name)
@@ -77,7 +77,7 @@ func Attach(ctx context.Context, o AttachOptions) error {
 	err = s.run(ctx)
 	switch {
 	case errors.Is(err, errDetached):
-		fmt.Fprintf(o.ErrOut, "\nDetached; podrun attach -it %s -c %s attaches again\n", query.ShortName(p), name)
+		fmt.Fprintf(o.ErrOut, "\nDetached; podrun attach -it %s attaches again\n", query.Target(p, name))
 		return nil
 	case errors.Is(err, runtime.ErrNoStdin):
 		return &cli.Error{

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/containerlog/links"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys"
@@ -164,5 +165,6 @@ func (c Collector) remove(name string) (removed bool, err error) {
 			return false, err
 		}
 	}
-	return true, os.RemoveAll(aside) // trusted: podrun makes logs
+	unlinked := links.RemoveRevision(c.Dirs, uidOf(name))
+	return true, errors.Join(unlinked, os.RemoveAll(aside)) // trusted: podrun makes logs
 }

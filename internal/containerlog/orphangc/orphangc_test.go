@@ -6,12 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/containerlog/links"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/test"
@@ -89,8 +91,19 @@ func TestOldLogsOfPodsThatAreGone(t *testing.T) {
 	must(t, os.Symlink(s.put("ns_real_kept", root), // kept, and a link to it is nobody's
 		filepath.Join(s.Dirs.Log, "ns_link_u7")))
 	must(t, os.WriteFile(filepath.Join(s.Dirs.Log, "ns_file_u8"), nil, 0o640))
+	s.Dirs.LogLinks = filepath.Dir(s.Dirs.Log) + "/containers"
+	for _, name := range []string{"gone", "young"} { // a link that leads nowhere
+		i := pod.Instance{ID: strings.Repeat("0", 32), Key: pod.Key{Namespace: "ns", Name: name}, UID: "u1", Container: "c"}
+		if name == "young" {
+			i.UID = "u3"
+		}
+		must(t, links.Create(s.Dirs, i))
+	}
 
 	removed, err := s.Remove(t.Context(), time.Hour)
+	if left, err := filepath.Glob(s.Dirs.LogLinks + "/*"); err != nil || len(left) != 1 || !strings.Contains(left[0], "/young_ns_c-") {
+		t.Errorf("links are left: %q, %v", left, err)
+	}
 	if want := []string{"ns_gone-too_u_2", "ns_gone_u1"}; err != nil || !slices.Equal(removed, want) {
 		t.Errorf("removed %q, %v; want %q", removed, err, want)
 	}

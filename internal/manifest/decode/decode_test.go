@@ -186,7 +186,7 @@ func TestCheck(t *testing.T) {
 		{`{"spec":{"hostPID":"true","priority":1.5}}`,
 			`spec.hostPID: must be a boolean, not the string "true"; leave the quotes out | spec.priority: must be an integer of at most 32 bits, not 1.5`, `{"spec":{}}`},
 		{`{"metadata":{"labels":{"a":true,"b":null}}}`, `metadata.labels[a]: must be a string, not the boolean true; put it in quotes`, `{"metadata":{"labels":{"b":null}}}`},
-		{`{"metadata":{"creationTimestamp":"today"}}`, `metadata.creationTimestamp: Invalid value: "today": parsing time "today"`, `{"metadata":{}}`},
+		{`{"metadata":{"creationTimestamp":"today"}}`, `metadata.creationTimestamp: Invalid value: "today": must be a time, such as 2026-01-31T15:04:05Z`, `{"metadata":{}}`},
 		{`{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":"web"}},"resources":{"limits":{"cpu":1,"memory":"1Mi"}}}]}}`, "",
 			`{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":"web"}},"resources":{"limits":{"cpu":1,"memory":"1Mi"}}}]}}`},
 		{`{"spec":[]}`, `spec: must be an object, not a list`, `{}`},

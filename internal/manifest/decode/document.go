@@ -278,6 +278,9 @@ var numberedLine = regexp.MustCompile(`^line (\d+): (.*)$`)
 func yamlError(p piece, text string, root func() *yamlv3.Node) Error {
 	numbered := numberedLine.FindStringSubmatch(text)
 	if numbered == nil {
+		if key := complexKey(p, root()); key != nil {
+			return *key
+		}
 		return Error{Line: p.line, Message: text}
 	}
 	line, err := strconv.Atoi(numbered[1])

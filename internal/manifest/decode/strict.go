@@ -162,7 +162,7 @@ func (c *checker) opaque(value any, t reflect.Type, path string) bool {
 		text = []byte(n) // as it was written, because that matters to some types
 	}
 	if err := json.Unmarshal(text, reflect.New(t).Interface()); err != nil {
-		return c.fail(path, "Invalid value: %s: %s", text, strings.TrimPrefix(err.Error(), "json: "))
+		return c.fail(path, "Invalid value: %s: %s", text, wrongOpaque(text, t, err))
 	}
 	return true
 }

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/manifest/reader"
+	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
@@ -28,10 +28,11 @@ type Options struct {
 	Identity string
 	// Name is what the source is called wherever it is shown.
 	Name string
-	// NodeName, NoSuffix and Policy are those of manifest.LoadOptions.
+	// NodeName, NoSuffix, Policy and Rules are those of manifest.LoadOptions.
 	NodeName string
 	NoSuffix bool
 	Policy   *validate.Policy
+	Rules    support.Rules
 	// CacheDir keeps the last good text over a reboot; empty: it is not kept.
 	CacheDir string
 	// CacheReadOnly reads what is cached and writes nothing.
@@ -63,7 +64,7 @@ type LastGood struct {
 	err error
 	// bad is the digest of the text that err is about; empty if there was no text.
 	bad    string
-	reader manifest.Reader
+	reader reader.Reader
 	outage outage
 	done   <-chan struct{}
 	// sent is the summary of the Snapshot that was sent last.
@@ -167,7 +168,7 @@ func (l *LastGood) Validators() Validators {
 // accept reads a new text.
 func (l *LastGood) accept(text []byte, v Validators, now time.Time) {
 	loaded, err := l.load(text)
-	if errors.Is(err, manifest.ErrTooSlow) {
+	if errors.Is(err, reader.ErrTooSlow) {
 		l.err, l.bad = err, "" // it goes on; the next time its result may be there
 		return
 	}
@@ -175,11 +176,11 @@ func (l *LastGood) accept(text []byte, v Validators, now time.Time) {
 		l.err, l.bad = err, manifest.Digest(text)
 		return
 	}
-	var before []*v1.Pod
+	var before manifest.Loaded
 	if l.good != nil {
-		before = l.good.Pods
+		before = l.good.Loaded
 	}
-	manifest.MarkSeen(loaded.Pods, before, now)
+	loaded.MarkSeen(before, now)
 	l.good = &good{Loaded: loaded, hash: manifest.Digest(text), text: text, validators: v, read: now}
 	l.err, l.bad = nil, ""
 }
@@ -193,16 +194,23 @@ func (l *LastGood) load(text []byte) (manifest.Loaded, error) {
 		NodeName: l.o.NodeName,
 		NoSuffix: l.o.NoSuffix,
 		Policy:   l.o.Policy,
+		Rules:    l.o.Rules,
 	})
-	if errors.Is(err, manifest.ErrTooSlow) {
-		return loaded, fmt.Errorf("%s: %w: more than %v", name, manifest.ErrTooSlow, manifest.LoadTime)
+	if errors.Is(err, reader.ErrTooSlow) {
+		return loaded, fmt.Errorf("%s: %w: more than %v", name, reader.ErrTooSlow, reader.LoadTime)
 	}
 	if err == nil {
 		for _, p := range loaded.Pods {
 			p.Annotations[manifest.AnnotationManifest] = name
 		}
+		for _, w := range loaded.Workloads {
+			w.Template.Annotations[manifest.AnnotationManifest] = name
+		}
 		for i := range loaded.Objects {
 			loaded.Objects[i].Origin.Path = name
+		}
+		for i := range loaded.Warnings {
+			loaded.Warnings[i].File = name
 		}
 		return loaded, nil
 	}
@@ -229,7 +237,9 @@ func (l *LastGood) Snapshot() manifest.Snapshot {
 		return snap
 	}
 	snap.Pods, snap.GivenUIDs, snap.Objects = l.good.Pods, l.good.GivenUIDs, l.good.Objects
+	snap.Workloads = l.good.Workloads
 	origin := manifest.Origin{Source: l.o.Kind.Name, Path: l.o.Name}
+	snap.Warnings = l.good.FieldWarnings(origin)
 	// A cached text may be older than what runs.
 	blind := l.good.cached
 	switch {

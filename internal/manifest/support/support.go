@@ -1,6 +1,6 @@
-// Package support owns the table of the fields and annotations of a Pod that podrun supports, and
-// refuses all others by name. Of values it checks only those of fields that are supported in part;
-// package validate checks all others.
+// Package support owns the table of the fields and annotations of a Pod that podrun supports or
+// ignores with a warning, and refuses all others by name. Of values it checks only those of fields that
+// are supported in part; package validate checks all others.
 //
 // Begin reading at Check, which applies the table to a manifest, and at Entries, which lists it.
 package support
@@ -22,10 +22,12 @@ import (
 // Support is the degree to which podrun supports a field.
 type Support string
 
-// The degrees of support. All fields below a Refused field are refused.
+// The degrees of support. All fields below a Refused field are refused. An Ignored field, with all
+// fields below it, is accepted with a warning.
 const (
 	Supported  Support = "yes"
 	Restricted Support = "in part"
+	Ignored    Support = "ignored"
 	Refused    Support = "no"
 )
 
@@ -36,14 +38,20 @@ type Entry struct {
 	Support Support
 	// Note is a restriction, a reason, or the meaning of the field in podrun.
 	Note string
+	// Warning is when the field is accepted with a warning, which --strict-fields makes an error; empty
+	// if never.
+	Warning string
 }
 
 // rule is the table entry of a field.
 type rule struct {
 	support Support
 	note    string
-	// only has the accepted values; nil if package validate decides.
+	// only has the accepted values, or for an Ignored field those that need no warning; nil if package
+	// validate decides.
 	only []string
+	// warns is the note of a field that is supported, but only as far as the warning says.
+	warns bool
 }
 
 func yes(note string) rule     { return rule{support: Supported, note: note} }
@@ -51,13 +59,23 @@ func limited(note string) rule { return rule{support: Restricted, note: note} }
 func only(note string, values ...string) rule {
 	return rule{support: Restricted, note: note, only: values}
 }
+
+// ignored is the rule of a field that does not matter on one machine. It needs no warning if it has
+// one of values.
+func ignored(note string, values ...string) rule {
+	return rule{support: Ignored, note: note, only: values, warns: true}
+}
+
+// warned is the rule of a field that is supported, with a warning that says how far.
+func warned(note string) rule { return rule{support: Restricted, note: note, warns: true} }
+
 func no() rule                                      { return rule{support: Refused, note: "not supported yet"} }
 func never(why string) rule                         { return rule{support: Refused, note: why} }
 func (r rule) message() string                      { return "Forbidden: " + r.note }
 func (r rule) passes(value string, found bool) bool { return found && slices.Contains(r.only, value) }
 func ruleOf(t reflect.Type, field string) (rule, bool) {
-	fields, ok := table[t.Name()]
-	if !ok {
+	fields := fieldsOf(t)
+	if fields == nil {
 		return rule{}, false
 	}
 	if r, ok := fields[field]; ok {
@@ -74,7 +92,7 @@ func ruleOf(t reflect.Type, field string) (rule, bool) {
 }
 
 // described reports whether the table has an entry for each field, or key, of t.
-func described(t reflect.Type) bool { return t.Name() != "" && table[t.Name()] != nil }
+func described(t reflect.Type) bool { return t.Name() != "" && fieldsOf(t) != nil }
 
 // Entries returns an Entry for every field of a Pod in the order of Kubernetes' types. It does not
 // descend below a Refused field, nor into types that are not in the table.
@@ -91,54 +109,76 @@ func walkType(t reflect.Type, path string, visit func(Entry)) {
 		walkType(t.Elem(), path+"[]", visit)
 	case !described(t):
 	case t.Kind() == reflect.Map:
-		for _, key := range slices.Sorted(maps.Keys(table[t.Name()])) {
-			r := table[t.Name()][key]
-			visit(Entry{Field: path + "[" + key + "]", Support: r.support, Note: r.text()})
+		fields := fieldsOf(t)
+		for _, key := range slices.Sorted(maps.Keys(fields)) {
+			r := fields[key]
+			visit(r.entry(path + "[" + key + "]"))
 		}
 	default:
 		for _, f := range decode.Fields(t) {
 			r, _ := ruleOf(t, f.Name)
 			at := strings.TrimPrefix(path+"."+f.Name, ".")
-			visit(Entry{Field: at, Support: r.support, Note: r.text()})
-			if r.support != Refused {
+			visit(r.entry(at))
+			if r.descends() {
 				walkType(f.Type, at, visit)
 			}
 		}
 	}
 }
 
+// descends reports whether fields below a field have rules of their own.
+func (r rule) descends() bool { return r.support != Refused && r.support != Ignored }
+
+// entry returns the table entry of the field at a path.
+func (r rule) entry(path string) Entry {
+	e := Entry{Field: path, Support: r.support, Note: r.text()}
+	switch {
+	case r.warns && r.only != nil:
+		e.Warning = "unless " + strings.Join(r.only, " or ")
+	case r.warns:
+		e.Warning = "always"
+	}
+	return e
+}
+
 // text returns the note for the documentation.
 func (r rule) text() string {
-	if r.only == nil {
+	if r.only == nil || r.warns {
 		return r.note
 	}
 	return strings.TrimSuffix("only "+strings.Join(r.only, ", ")+"; "+r.note, "; ")
 }
 
-// Check returns an error for each field and annotation of a Pod that podrun does not support, at
-// most decode.MaxErrors. value is a decoded document; Check does not modify it.
-func Check(value any) []decode.Error {
+// Check returns an error for each field and annotation of a Pod that podrun does not support, and a
+// warning for each that it accepts but ignores; at most decode.MaxErrors of both. value is a decoded
+// document; Check does not modify it.
+func Check(value any) (errs, warnings []decode.Error) {
 	c := checker{}
 	c.walk(value, reflect.TypeFor[v1.Pod](), "")
-	c.annotations(value)
-	return c.errs
+	c.annotations(value, "")
+	return c.errs, c.warnings
 }
 
-// CheckMeta returns an error for each field in the metadata of a ConfigMap or Secret that podrun
-// does not support.
-func CheckMeta(value any) []decode.Error {
+// CheckMeta does for the metadata of a ConfigMap or Secret what Check does for a Pod.
+func CheckMeta(value any) (errs, warnings []decode.Error) {
 	c := checker{}
 	if object, ok := value.(map[string]any); ok {
 		c.walk(object["metadata"], reflect.TypeFor[metav1.ObjectMeta](), "metadata")
 	}
-	return c.errs
+	return c.errs, c.warnings
 }
 
-type checker struct{ errs []decode.Error }
+type checker struct{ errs, warnings []decode.Error }
 
 func (c *checker) fail(path, message string) {
 	if len(c.errs) < decode.MaxErrors {
 		c.errs = append(c.errs, decode.Error{Path: path, Message: message})
+	}
+}
+
+func (c *checker) warn(path string, r rule) {
+	if len(c.warnings) < decode.MaxErrors {
+		c.warnings = append(c.warnings, decode.Error{Path: path, Message: r.note})
 	}
 }
 
@@ -184,18 +224,26 @@ func (c *checker) field(value any, owner, t reflect.Type, key, path string) {
 		if owner.Kind() == reflect.Map || !saysNothing(value, t) {
 			c.fail(path, r.message())
 		}
+	case r.support == Ignored:
+		if scalar, isScalar := spell(value); !saysNothing(value, t) && !r.passes(scalar, isScalar) {
+			c.warn(path, r)
+		}
 	case r.only != nil:
 		scalar, isScalar := spell(value)
 		if !saysNothing(value, t) && !r.passes(scalar, isScalar) {
 			c.fail(path, fmt.Sprintf("Forbidden: only %s is supported yet", strings.Join(r.only, " or ")))
 		}
 	default:
+		if r.warns && !saysNothing(value, t) {
+			c.warn(path, r)
+		}
 		c.walk(value, t, path)
 	}
 }
 
-// annotations refuses annotations that request something that podrun does not do.
-func (c *checker) annotations(value any) {
+// annotations refuses annotations of a pod that request something that podrun does not do. outer is what
+// precedes its fields in paths.
+func (c *checker) annotations(value any, outer string) {
 	object, _ := value.(map[string]any)
 	meta, _ := object["metadata"].(map[string]any)
 	given, _ := meta["annotations"].(map[string]any)
@@ -206,9 +254,11 @@ func (c *checker) annotations(value any) {
 		if !known {
 			r, known = annotations[prefix+"/"]
 		}
-		at := "metadata.annotations[" + key + "]"
+		at := outer + "metadata.annotations[" + key + "]"
 		switch value, _ := spell(given[key]); {
 		case !known:
+		case r.support == Ignored:
+			c.warn(at, r)
 		case r.support == Refused:
 			c.fail(at, r.message()+meantAnnotation(key, listed))
 		case r.only != nil && !r.passes(value, true):

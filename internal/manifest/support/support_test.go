@@ -37,14 +37,14 @@ func TestTableIsComplete(t *testing.T) {
 			t.Errorf("type %s is not in the table", typ)
 			return
 		}
-		left := maps.Clone(table[typ.Name()])
+		left := maps.Clone(fieldsOf(typ))
 		for _, f := range decode.Fields(typ) {
 			r, ok := left[f.Name]
 			if !ok {
 				t.Errorf("field %s of %s is not in the table", f.Name, typ)
 			}
 			delete(left, f.Name)
-			if r.support != Refused {
+			if r.descends() {
 				walk(f.Type)
 			}
 		}
@@ -53,9 +53,14 @@ func TestTableIsComplete(t *testing.T) {
 		}
 	}
 	walk(reflect.TypeFor[v1.Pod]())
-	for name := range table {
-		if !seen[name] {
-			t.Errorf("no supported field is of type %s", name)
+	for _, typ := range workloadTypes {
+		walk(typ)
+	}
+	for _, types := range []map[string]map[string]rule{table, workloadTable} {
+		for name := range types {
+			if !seen[name] {
+				t.Errorf("no supported field is of type %s", name)
+			}
 		}
 	}
 }
@@ -64,13 +69,30 @@ func TestTableIsComplete(t *testing.T) {
 // every field with a list of values accepts only these.
 func TestEachRefusedFieldIsRefused(t *testing.T) {
 	t.Parallel()
-	refused := 0
+	refused, ignored := 0, 0
 	each(reflect.TypeFor[v1.Pod](), "", func(path string, typ reflect.Type, r rule) {
 		switch {
 		case r.support == Refused:
 			refused++
 			if got := errorsOf(path, something(typ)); !slices.Contains(got, path+": "+r.message()) {
 				t.Errorf("%s: got %q", path, got)
+			}
+		case r.support == Ignored:
+			ignored++
+			if got := warningsOf(path, something(typ)); !slices.Contains(got, path+": "+r.note) {
+				t.Errorf("%s: warnings %q", path, got)
+			}
+			if got := errorsOf(path, something(typ)); len(got) > 0 {
+				t.Errorf("%s: errors %q", path, got)
+			}
+			for _, value := range r.only {
+				var silent any = value
+				if decode.Element(typ).Kind() == reflect.Bool {
+					silent = value == "true"
+				}
+				if got := warningsOf(path, silent); len(got) > 0 {
+					t.Errorf("%s: %s: warnings %q", path, value, got)
+				}
 			}
 		case r.only != nil:
 			bad := any("Other")
@@ -94,6 +116,9 @@ func TestEachRefusedFieldIsRefused(t *testing.T) {
 	if refused < 50 {
 		t.Errorf("only %d refused fields", refused)
 	}
+	if ignored < 15 {
+		t.Errorf("only %d ignored fields", ignored)
+	}
 }
 
 // each visits the table's fields with the paths of a first element.
@@ -112,7 +137,7 @@ func each(typ reflect.Type, path string, visit func(string, reflect.Type, rule))
 			r, _ := ruleOf(typ, f.Name)
 			at := strings.TrimPrefix(path+"."+f.Name, ".")
 			visit(at, f.Type, r)
-			if r.support != Refused {
+			if r.descends() {
 				each(f.Type, at, visit)
 			}
 		}
@@ -142,6 +167,18 @@ func something(typ reflect.Type) any {
 
 // errorsOf are the errors for a pod that has only this.
 func errorsOf(path string, value any) []string {
+	errs, _ := Check(podWith(path, value))
+	return texts(errs)
+}
+
+// warningsOf are the warnings for a pod that has only this.
+func warningsOf(path string, value any) []string {
+	_, warnings := Check(podWith(path, value))
+	return texts(warnings)
+}
+
+// podWith is a pod that has only this.
+func podWith(path string, value any) any {
 	path = strings.NewReplacer("[0]", ".0", "[", ".", "]", "").Replace(path)
 	steps := strings.Split(path, ".")
 	for _, step := range slices.Backward(steps) {
@@ -151,11 +188,15 @@ func errorsOf(path string, value any) []string {
 			value = map[string]any{step: value}
 		}
 	}
-	var texts []string
-	for _, e := range Check(value) {
-		texts = append(texts, e.Path+": "+e.Message)
+	return value
+}
+
+func texts(errs []decode.Error) []string {
+	var all []string
+	for _, e := range errs {
+		all = append(all, e.Path+": "+e.Message)
 	}
-	return texts
+	return all
 }
 
 func TestEmptyValuesPass(t *testing.T) {
@@ -177,7 +218,7 @@ func TestEmptyValuesPass(t *testing.T) {
 		}
 	}
 	for path, value := range map[string]any{
-		"spec.affinity":         map[string]any{},
+		"spec.resourceClaims":   []any{"c"},
 		"spec.volumes[0].iscsi": map[string]any{},
 		"spec.volumes[0].csi":   map[string]any{},
 		"spec.overhead":         map[string]any{"cpu": "1"},

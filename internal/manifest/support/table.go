@@ -7,7 +7,7 @@ package support
 var table = map[string]map[string]rule{
 	"Pod": {
 		"kind": yes(""), "apiVersion": yes(""), "metadata": yes(""), "spec": yes(""),
-		"status": never("is podrun's to write; leave it out"),
+		"status": ignored(ofPodrun),
 	},
 	"ObjectMeta": {
 		"name":      limited("the pod's full name has the node's name as suffix"),
@@ -16,16 +16,16 @@ var table = map[string]map[string]rule{
 			"the manifest if not given"),
 		"labels":                     yes(""),
 		"annotations":                limited("see below"),
-		"generateName":               never("a pod that is kept by a file needs a name of its own: give metadata.name"),
-		"selfLink":                   never("is set by an API server only; leave it out"),
-		"resourceVersion":            never("is set by an API server only; leave it out"),
-		"generation":                 never("is set by an API server only; leave it out"),
-		"creationTimestamp":          never("is set by an API server only; leave it out"),
+		"generateName":               ignored("has no effect beside metadata.name, which is needed"),
+		"selfLink":                   ignored(byServer),
+		"resourceVersion":            ignored(byServer),
+		"generation":                 ignored(byServer),
+		"creationTimestamp":          ignored(byServer),
 		"deletionTimestamp":          never("is set by an API server only; leave it out"),
 		"deletionGracePeriodSeconds": never("is set by an API server only; leave it out"),
-		"ownerReferences":            never("there is no API server that would know the owner"),
-		"finalizers":                 never("there is no API server to remove them"),
-		"managedFields":              never("is set by an API server only; leave it out"),
+		"ownerReferences":            ignored("there is no API server that would know the owner; the pod goes when its manifest goes"),
+		"finalizers":                 ignored("there is no API server that would wait for them"),
+		"managedFields":              ignored(byServer),
 	},
 	"PodSpec": {
 		"volumes":             yes(""),
@@ -37,39 +37,40 @@ var table = map[string]map[string]rule{
 			"each container 2 s from its stop signal, also with 0"),
 		"activeDeadlineSeconds": yes(""),
 		"dnsPolicy":             yes("ClusterFirst is Default without --cluster-dns"),
-		"nodeSelector": limited("the labels kubernetes.io/hostname, kubernetes.io/os " +
-			"and kubernetes.io/arch; with any other, or another value, the pod waits"),
-		"serviceAccountName":           never("there is no API server and so no service account"),
-		"serviceAccount":               never("there is no API server and so no service account"),
-		"automountServiceAccountToken": only("there is no token to mount", "false"),
-		"nodeName":                     limited("only this node's name"),
-		"hostNetwork":                  yes(""),
-		"hostPID":                      yes(""),
-		"hostIPC":                      yes(""),
-		"shareProcessNamespace":        yes(""),
-		"securityContext":              yes(""),
-		"imagePullSecrets":             yes("Secrets in the manifests; they count before --registry-config"),
-		"hostname":                     yes(""),
-		"subdomain":                    yes(""),
-		"affinity": never("needs a scheduler; podrun runs every pod that it is " +
-			"given on this machine"),
-		"schedulerName": yes("has no effect: the pod is on its machine already"),
-		"tolerations":   yes("have no effect: a machine of podrun's has no taints"),
-		"hostAliases":   yes(""),
-		"priorityClassName": yes("system-… pods end last when the machine shuts down; else " +
-			"no effect: no pod is preempted or evicted"),
+		"nodeSelector": limited("the labels kubernetes.io/hostname, kubernetes.io/os, " +
+			"kubernetes.io/arch and those of --node-labels; with any other, or another value, the pod waits"),
+		"serviceAccountName":           ignored(noAccount),
+		"serviceAccount":               ignored(noAccount),
+		"automountServiceAccountToken": ignored("there is no API server and so no token to mount", "false"),
+		"nodeName": limited("only this node's name; with --ignore-node-name any other is ignored with " +
+			"a warning"),
+		"hostNetwork":           yes(""),
+		"hostPID":               yes(""),
+		"hostIPC":               yes(""),
+		"shareProcessNamespace": yes(""),
+		"securityContext":       yes(""),
+		"imagePullSecrets":      yes("Secrets in the manifests; they count before --registry-config"),
+		"hostname":              yes(""),
+		"subdomain":             yes(""),
+		"affinity":              yes(""),
+		"schedulerName":         ignored("has no effect: the pod is on its machine already", "default-scheduler"),
+		"tolerations":           yes("have no effect: a machine of podrun's has no taints"),
+		"hostAliases":           yes(""),
+		"priorityClassName": ignored("there are no PriorityClasses but the system's two, whose pods end last "+
+			"when the machine shuts down; podrun preempts and evicts no pod",
+			"system-node-critical", "system-cluster-critical"),
 		"priority": yes("critical pods end last when the machine shuts down; else " +
 			"no effect: no pod is preempted or evicted"),
-		"dnsConfig":          yes(""),
-		"readinessGates":     never("there is no API server through which a gate could be set"),
-		"runtimeClassName":   yes("one that the node's --node-config names"),
-		"enableServiceLinks": yes("has no effect: there are no Services"),
-		"preemptionPolicy":   yes("has no effect: no pod is preempted"),
-		"overhead":           no(),
-		"topologySpreadConstraints": never("needs a scheduler; podrun runs every pod that it is " +
-			"given on this machine"),
-		"setHostnameAsFQDN": yes(""),
-		"os":                yes(""),
+		"dnsConfig": yes(""),
+		"readinessGates": warned("is never met, because there is no API server through which a " +
+			"gate could be set: the pod is never Ready"),
+		"runtimeClassName":          yes("one that the node's --node-config names"),
+		"enableServiceLinks":        yes("has no effect: there are no Services"),
+		"preemptionPolicy":          yes("has no effect: no pod is preempted"),
+		"overhead":                  no(),
+		"topologySpreadConstraints": ignored(noScheduler),
+		"setHostnameAsFQDN":         yes(""),
+		"os":                        yes(""),
 		"hostUsers": yes("with false each pod has 65536 users of its own; needs " +
 			"overlayfs, Linux 5.19 and file systems for its volumes that can be shown with other owners; " +
 			"not with shareProcessNamespace"),
@@ -80,7 +81,17 @@ var table = map[string]map[string]rule{
 		"schedulingGroup":    never("needs a scheduler"),
 		"evictionResponders": never("needs an API server; podrun evicts no pod"),
 	},
-	"PodOS": {"name": only("", "linux")},
+	"Affinity": {"nodeAffinity": yes(""), "podAffinity": ignored(noScheduler), "podAntiAffinity": ignored(noScheduler)},
+	"NodeAffinity": {
+		"requiredDuringSchedulingIgnoredDuringExecution": yes("the labels that nodeSelector knows, and the node's name; " +
+			"while they do not match, the pod waits"),
+		"preferredDuringSchedulingIgnoredDuringExecution": ignored(noScheduler),
+	},
+	"NodeSelector":            {"nodeSelectorTerms": yes("")},
+	"NodeSelectorTerm":        {"matchExpressions": yes(""), "matchFields": yes("metadata.name")},
+	"NodeSelectorRequirement": {"key": yes(""), "operator": yes(""), "values": yes("")},
+	"PodReadinessGate":        {"conditionType": yes("")},
+	"PodOS":                   {"name": only("", "linux")},
 	"Toleration": {
 		"key":               yes(""),
 		"operator":          yes(""),
@@ -225,6 +236,14 @@ var table = map[string]map[string]rule{
 	"HostPathVolumeSource": {"path": yes(""), "type": yes("")},
 }
 
+// Why fields have no effect.
+const (
+	byServer  = "is set by an API server only, and has no effect here"
+	noAccount = "there is no API server and so no service account: the pod gets no token"
+	// noScheduler is of fields by which a scheduler chooses among nodes.
+	noScheduler = "has no effect: there is no scheduler, and podrun runs every pod that it is given on this machine"
+)
+
 var container = map[string]rule{
 	"name": yes(""), "image": yes(""), "command": yes(""), "args": yes(""), "workingDir": yes(""), "ports": yes(""),
 	"env": yes(""), "resources": yes(""), "volumeMounts": yes(""), "imagePullPolicy": yes(""),
@@ -325,6 +344,9 @@ var security = map[string]rule{
 	"appArmorProfile":          yes("a container that asks for a profile does not start where AppArmor is not in use"),
 }
 
+// ofPodrun is about what podrun itself writes: the output of podrun get -o yaml has it.
+const ofPodrun = "is podrun's to write; what the manifest has is ignored"
+
 // annotations has the rules of the annotations with a meaning in podrun, by name or by prefix with
 // its slash. Others are retained unchanged.
 var annotations = map[string]rule{
@@ -333,13 +355,18 @@ var annotations = map[string]rule{
 		"not even after a reboot; by default it runs once per boot", "once-ever"),
 	"podrun.io/restart-on-change": only("an edit of a ConfigMap or Secret that the "+
 		"pod refers to replaces the pod; by default it changes the files in its volumes only", "true", "false"),
-	"podrun.io/config.hash": never("is podrun's to write; leave it out"),
+	"podrun.io/config.hash": ignored(ofPodrun),
 	"podrun.io/after": yes("pods, with commas between, by their " +
 		"manifests' names or as namespace/name: this one starts when each of them has succeeded, or is " +
 		"ready if its restartPolicy is Always"),
-	"podrun.io/manifest":       never("is podrun's to write; leave it out"),
-	"podrun.io/manifest-error": never("is podrun's to write; leave it out"),
-	"podrun.io/manifest-hash":  never("is podrun's to write; leave it out"),
+	"podrun.io/junit": yes("JUnit reports that the containers write, VOLUME:PATH with commas between: " +
+		"podrun once --report merges them; the last element of a path may have wildcards"),
+	"podrun.io/manifest":          ignored(ofPodrun),
+	"podrun.io/manifest-error":    ignored(ofPodrun),
+	"podrun.io/manifest-hash":     ignored(ofPodrun),
+	"podrun.io/manifest-warnings": ignored(ofPodrun),
+	"podrun.io/next-attempt":      ignored(ofPodrun),
+	"podrun.io/workload":          ignored(ofPodrun),
 	"cdi.k8s.io/": yes("devices of this node's CDI specifications, " +
 		"vendor/class=name with commas between, for all containers; not with --pod-security baseline or restricted"),
 	"kubernetes.io/ingress-bandwidth": yes("bits a second that come to the pod, as 10M; " +
@@ -349,12 +376,12 @@ var annotations = map[string]rule{
 	"k8s.v1.cni.cncf.io/networks": yes("networks of CNI's beside the pod's own, by " +
 		"the names in --cni-conf-dir's configurations: NAME or NAME@INTERFACE with commas between, or a " +
 		"list in JSON with name, interface, ips and mac"),
-	"container.apparmor.security.beta.kubernetes.io/": never("counts for an API server only; use " +
+	"container.apparmor.security.beta.kubernetes.io/": ignored("counts for an API server only; use " +
 		"securityContext.appArmorProfile"),
-	"container.seccomp.security.alpha.kubernetes.io/": never("has no effect since Kubernetes 1.27; use " +
+	"container.seccomp.security.alpha.kubernetes.io/": ignored("has no effect since Kubernetes 1.27; use " +
 		"securityContext.seccompProfile"),
-	"seccomp.security.alpha.kubernetes.io/pod": never("has no effect since Kubernetes 1.27; use " +
+	"seccomp.security.alpha.kubernetes.io/pod": ignored("has no effect since Kubernetes 1.27; use " +
 		"securityContext.seccompProfile"),
-	"scheduler.alpha.kubernetes.io/tolerations": never("has no effect in Kubernetes either; use " +
+	"scheduler.alpha.kubernetes.io/tolerations": ignored("has no effect in Kubernetes either; use " +
 		"spec.tolerations"),
 }

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -26,6 +27,49 @@ func validateAfter(value string, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(path, value,
 				"must be comma-separated pod names, with NAMESPACE/ in front of one that is not in namespace default"))
 			break
+		}
+	}
+	return errs
+}
+
+// validateJUnit validates the annotation pod.AnnotationJUnit.
+func validateJUnit(p *v1.Pod, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	at = at.Key(pod.AnnotationJUnit)
+	for _, r := range pod.JUnitReports(p) {
+		i := slices.IndexFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.Name == r.Volume })
+		_, bad := path.Match(r.Path, "")
+		dir, last := path.Split(r.Path)
+		switch {
+		case r.Path == "" || last == "" || bad != nil || path.IsAbs(r.Path) || strings.ContainsAny(dir, "*?[\\") ||
+			slices.Contains(strings.Split(r.Path, "/"), ".."):
+			errs = append(errs, field.Invalid(at, p.Annotations[pod.AnnotationJUnit], "must be VOLUME:PATH with commas "+
+				"between, each path relative, without .. and with wildcards in its last element only"))
+		case i < 0:
+			errs = append(errs, field.NotFound(at, r.Volume))
+		case p.Spec.Volumes[i].EmptyDir == nil && p.Spec.Volumes[i].HostPath == nil &&
+			p.Spec.Volumes[i].PersistentVolumeClaim == nil:
+			errs = append(errs, field.Invalid(at, r.Volume, "must be an emptyDir, a hostPath or a persistentVolumeClaim"))
+		}
+	}
+	return errs
+}
+
+// validateAppArmorAnnotations refuses an annotation that would have another profile than the default
+// for a container that no field gives one: only an API server makes a field of it, and the container
+// would have less protection than it asks for.
+func validateAppArmorAnnotations(p *v1.Pod, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(p.Annotations)) {
+		of, is := strings.CutPrefix(name, v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
+		if !is || p.Annotations[name] == v1.DeprecatedAppArmorBetaProfileRuntimeDefault {
+			continue
+		}
+		for _, c := range pod.AllContainers(p) {
+			if c.Name == of && pod.Security(p, c).AppArmorProfile == nil {
+				errs = append(errs, field.Forbidden(at.Key(name),
+					"counts for an API server only; use securityContext.appArmorProfile"))
+			}
 		}
 	}
 	return errs

@@ -99,7 +99,7 @@ func validateContainer(
 	errs = append(errs, supported(c.TerminationMessagePolicy, at.Child("terminationMessagePolicy"),
 		v1.TerminationMessageReadFile, v1.TerminationMessageFallbackToLogsOnError)...)
 	errs = append(errs, validatePorts(c.Ports, s.HostNetwork, hostPorts, at.Child("ports"))...)
-	errs = append(errs, validateEnv(c.Env, volumes, at.Child("env"))...)
+	errs = append(errs, validateEnv(c.Env, s.Volumes, at.Child("env"))...)
 	errs = append(errs, validateEnvFrom(c.EnvFrom, at.Child("envFrom"))...)
 	errs = append(errs, validateMounts(c, volumes, at.Child("volumeMounts"))...)
 	errs = append(errs, validateResources(&c.Resources, at.Child("resources"))...)

@@ -6,14 +6,13 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"podrun.io/podrun/internal/oci/env"
 )
 
-func validateEnv(env []v1.EnvVar, volumes sets.Set[string], path *field.Path) field.ErrorList {
+func validateEnv(env []v1.EnvVar, volumes []v1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, e := range env {
 		at := path.Index(i).Child("name")
@@ -37,7 +36,7 @@ func envFields() []string {
 		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
 }
 
-func validateValueFrom(e *v1.EnvVar, volumes sets.Set[string], path *field.Path) field.ErrorList {
+func validateValueFrom(e *v1.EnvVar, volumes []v1.Volume, path *field.Path) field.ErrorList {
 	from := e.ValueFrom
 	if from == nil {
 		return nil
@@ -91,12 +90,18 @@ func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
 	return append(errs, invalid(path.Child("key"), key, validation.IsConfigMapKey(key))...)
 }
 
-func validateFileKeyRef(r *v1.FileKeySelector, volumes sets.Set[string], path *field.Path) field.ErrorList {
+func validateFileKeyRef(r *v1.FileKeySelector, volumes []v1.Volume, path *field.Path) field.ErrorList {
 	errs := named(r.VolumeName, path.Child("volumeName"))
 	if r.VolumeName != "" {
 		errs = append(errs, invalid(path.Child("volumeName"), r.VolumeName, validation.IsDNS1123Label(r.VolumeName))...)
-		if len(errs) == 0 && !volumes.Has(r.VolumeName) {
+		at := slices.IndexFunc(volumes, func(v v1.Volume) bool { return v.Name == r.VolumeName })
+		switch {
+		case len(errs) > 0:
+		case at < 0:
 			errs = append(errs, field.NotFound(path.Child("volumeName"), r.VolumeName))
+		case volumes[at].EmptyDir == nil:
+			errs = append(errs, field.Invalid(path.Child("volumeName"), r.VolumeName,
+				"referenced volume must be of type emptyDir"))
 		}
 	}
 	if r.Key == "" {

@@ -8,6 +8,7 @@ package validate
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,6 +34,8 @@ func Pod(p *v1.Pod, nodeName, fullName string) field.ErrorList {
 	errs = append(errs, validatePodSecurity(s, path)...)
 	errs = append(errs, validateBandwidth(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateNetworks(p, field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validateJUnit(p, field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validateAppArmorAnnotations(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validatePodResources(p, path.Child("resources"))...)
 	errs = append(errs, supported(s.RestartPolicy, path.Child("restartPolicy"),
 		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)...)
@@ -45,6 +48,7 @@ func Pod(p *v1.Pod, nodeName, fullName string) field.ErrorList {
 			validation.IsInRange(int(*s.ActiveDeadlineSeconds), 1, math.MaxInt32))...)
 	}
 	errs = append(errs, metavalidation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
+	errs = append(errs, validateScheduling(s, path)...)
 	if s.PriorityClassName != "" {
 		errs = append(errs, invalid(path.Child("priorityClassName"), s.PriorityClassName,
 			validation.IsDNS1123Subdomain(s.PriorityClassName))...)
@@ -72,6 +76,11 @@ func validateMeta(p *v1.Pod, full string, path *field.Path) field.ErrorList {
 		meta.Name = full // validated with its suffix, before which a name may end in a dash
 	}
 	errs := apivalidation.ValidateObjectMeta(&meta, true, apivalidation.NameIsDNSSubdomain, path)
+	if p.Name == "" && p.GenerateName != "" {
+		errs = append(field.ErrorList{field.Required(path.Child("name"),
+			"a pod that is kept by a file needs a name of its own; generateName is not enough")},
+			slices.DeleteFunc(errs, func(e *field.Error) bool { return e.Field == "metadata.name" })...)
+	}
 	errs = append(errs, validateAnnotations(p.Annotations, path.Child("annotations"))...)
 	uidOK := p.UID == "" || safeElement(string(p.UID))
 	if !uidOK {

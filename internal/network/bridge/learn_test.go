@@ -261,13 +261,20 @@ func TestReservedFramesOfAnyKind(t *testing.T) {
 			transmit(t, a, frameTo(reservedAddr(last), other, unix.ETH_P_ARP, question),
 				frameTo(reservedAddr(last), other, unix.ETH_P_IPV6, forged))
 		}
-		transmit(t, a, ether(a.mac, unix.ETH_P_IP, packetTo(a.ip, gateway, 99, "h"))) // what is sent later comes later
+		// What is sent later comes later. On a machine under load one packet may be lost.
 		buf := make([]byte, 2048)
-		if err := heard.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := heard.ReadFrom(buf); err != nil {
-			t.Fatalf("the honest packet does not arrive: %v", err)
+		for tries := 1; ; tries++ {
+			transmit(t, a, ether(a.mac, unix.ETH_P_IP, packetTo(a.ip, gateway, 99, string(round))))
+			if err := heard.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			n, _, err := heard.ReadFrom(buf)
+			if err == nil && n > 0 && buf[0] == round {
+				break
+			}
+			if tries == 20 {
+				t.Fatalf("the honest packet does not arrive: %v", err)
+			}
 		}
 		for {
 			if err := six.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {

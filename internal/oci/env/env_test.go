@@ -28,7 +28,7 @@ func inside(change ...func(c *v1.Container)) pod.Inside {
 	key := pod.Key{Namespace: "ns", Name: "m"}
 	return pod.Inside{
 		Pod: p, Container: c, Sandbox: pod.Sandbox{IPs: []string{"10.64.0.2", "fd00::2"}}, HostIPs: []string{"192.0.2.1"},
-		Node: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi")},
+		Node: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi"), "hugepages-2Mi": resource.MustParse("64Mi")},
 		Objects: pod.Objects{
 			ConfigMaps: map[pod.Key]*v1.ConfigMap{key: {Data: map[string]string{"z": "from map", "a": "first"}, BinaryData: map[string][]byte{"b": {1}}}},
 			Secrets: map[pod.Key]*v1.Secret{
@@ -97,6 +97,7 @@ func TestResolveOne(t *testing.T) {
 		{"no request is 0", amount("", "requests.memory", ""), "0"},
 		{"another's request rounds up", amount("other", "requests.memory", "1M"), "105"},
 		{"huge pages", amount("", "limits.hugepages-2Mi", "1Mi"), "4"},
+		{"huge pages are the container's alone", amount("other", "limits.hugepages-2Mi", "1Mi"), "0"},
 		{"no such container", amount("none", "limits.cpu", ""), "error: container none not found"},
 		{"no such resource", amount("", "limits.gpu", ""), "error: unsupported container resource: limits.gpu"},
 		{"ConfigMap", ofMap("m", "z", false), "from map"},
@@ -249,6 +250,35 @@ func TestExpand(t *testing.T) {
 	} {
 		if got, _, err := Expand(in, vars); got != want || err != nil {
 			t.Errorf("%q: got %q, %v, want %q", in, got, err, want)
+		}
+	}
+}
+
+// TestLimitsOfThePod: a container without a limit of its own has the pod's, before the machine's; its requests are its own.
+func TestLimitsOfThePod(t *testing.T) {
+	t.Parallel()
+	in := inside()
+	amounts := v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse("3"), v1.ResourceMemory: resource.MustParse("256Mi"), "hugepages-2Mi": resource.MustParse("8Mi"),
+	}
+	in.Pod.Spec.Resources = &v1.ResourceRequirements{Limits: amounts, Requests: amounts}
+	in.Pod.Spec.Containers[1].Resources.Limits = v1.ResourceList{v1.ResourceMemory: {}} // 0 is none
+	for _, c := range []struct{ container, name, want string }{
+		{"main", "limits.cpu", "2"},
+		{"main", "limits.memory", "256"},
+		{"other", "limits.cpu", "3"},
+		{"other", "limits.memory", "256"},
+		{"other", "limits.hugepages-2Mi", "0"},
+		{"other", "limits.ephemeral-storage", "0"},
+		{"other", "requests.cpu", "0"},
+		{"other", "requests.memory", "100"},
+	} {
+		ref := &v1.ResourceFieldSelector{ContainerName: c.container, Resource: c.name, Divisor: resource.MustParse("1Mi")}
+		if strings.HasSuffix(c.name, "cpu") {
+			ref.Divisor = resource.MustParse("1")
+		}
+		if got, err := Resource(in, ref); err != nil || got != c.want {
+			t.Errorf("%s of %s: %q, %v, want %q", c.name, c.container, got, err, c.want)
 		}
 	}
 }

@@ -81,7 +81,8 @@ func Lines(m map[string]string) string {
 }
 
 // Resource returns a limit or request of the container, or of another container of its pod, in
-// units of the divisor, rounded up. A limit that is not set is the machine's capacity.
+// units of the divisor, rounded up. A limit that is not set is that of the pod or, if that is not
+// set either, the machine's capacity.
 func Resource(in pod.Inside, ref *v1.ResourceFieldSelector) (string, error) {
 	c := in.Container
 	if ref.ContainerName != "" && (c == nil || ref.ContainerName != c.Name) {
@@ -96,15 +97,26 @@ func Resource(in pod.Inside, ref *v1.ResourceFieldSelector) (string, error) {
 	}
 	switch kind {
 	case "limits":
-		limit, set := c.Resources.Limits[resource]
-		if !set || limit.IsZero() {
-			limit = in.Node[resource]
-		}
-		return divide(resource, limit, ref.Divisor), nil
+		return divide(resource, limitOf(in, c, resource), ref.Divisor), nil
 	case "requests":
 		return divide(resource, c.Resources.Requests[resource], ref.Divisor), nil
 	}
 	return "", fmt.Errorf("unsupported container resource: %s", ref.Resource)
+}
+
+// limitOf returns the limit that applies to c, as the kubelet's downward API has it. Huge pages have
+// no limit but c's own, because they are never overcommitted.
+func limitOf(in pod.Inside, c *v1.Container, name v1.ResourceName) resource.Quantity {
+	limit := c.Resources.Limits[name]
+	if !limit.IsZero() || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+		return limit
+	}
+	if pods := in.Pod.Spec.Resources; pods != nil {
+		if limit = pods.Limits[name]; !limit.IsZero() {
+			return limit
+		}
+	}
+	return in.Node[name]
 }
 
 func isResource(name v1.ResourceName) bool {

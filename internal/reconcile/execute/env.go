@@ -5,7 +5,6 @@ import (
 
 	"podrun.io/podrun/internal/oci/env"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/reconcile/record"
 	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -15,7 +14,7 @@ func (t *starter) inside(s revision.State, c *v1.Container, sandbox pod.Sandbox)
 	in := t.visible(s, sandbox)
 	in.Container = c
 	fail := func(err error) (pod.Inside, error) {
-		return in, &runtime.ReasonError{Reason: record.ReasonConfig, Err: err}
+		return in, &runtime.ReasonError{Reason: runtime.ReasonConfig, Err: err}
 	}
 	var err error
 	if keys := env.FileKeys(c); len(keys) > 0 {
@@ -24,7 +23,7 @@ func (t *starter) inside(s revision.State, c *v1.Container, sandbox pod.Sandbox)
 		}
 	}
 	if in.Env, err = env.Resolve(in); err != nil {
-		return fail(err)
+		return fail(&runtime.PermanentError{Err: err})
 	}
 	return in, nil
 }

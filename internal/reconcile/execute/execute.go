@@ -205,7 +205,7 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 		return nil // an earlier failure is cleared by the start of the container, not by the start of a pull
 	case plan.StartContainer:
 		err := e.starter.startContainer(ctx, *s, seen, a)
-		return e.failures.Keep(s.Pod, a.Container, "CreateContainerError", err)
+		return e.failures.Keep(s.Pod, a.Container, runtime.ReasonCreate, err)
 	case plan.RunPreStop:
 		stopping(a.Container, a.Why)
 		return e.life.Hooks.PreStop(ctx, *s, seen, a)
@@ -217,6 +217,11 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 		return nil
 	case plan.RestartForResize:
 		e.life.Instances.RestartForResize(a.ID, a.Container)
+		e.life.Notes.Save(*s, seen, a.ID)
+		return nil
+	case plan.RestartOnRequest:
+		event(a.Container, record.Normal, "RestartRequested", fmt.Sprintf("Restart of container %s was requested", a.Container))
+		e.life.Instances.RestartOnRequest(a.ID)
 		e.life.Notes.Save(*s, seen, a.ID)
 		return nil
 	case plan.Terminate:

@@ -13,7 +13,7 @@ type Instances struct {
 	clock     clock
 	signalled map[string]pod.Signals
 	late      map[string]bool        // the last signal timed out
-	restarted map[string]*pod.Failed // the instance is replaced for a resize
+	restarted map[string]*pod.Failed // the instance is replaced for a resize or on request
 }
 
 func newInstances(wall func() time.Time) *Instances {
@@ -33,6 +33,9 @@ func (i *Instances) Signalled() map[string]pod.Signals { return i.signalled }
 func (i *Instances) RestartForResize(id, container string) {
 	i.restarted[id] = plan.ResizeRestart(container)
 }
+
+// RestartOnRequest records that the restart of the instance was requested.
+func (i *Instances) RestartOnRequest(id string) { i.restarted[id] = plan.RequestedRestart() }
 
 // Since converts the time at, at which the revision with the UID began by the wall clock, to a
 // monotonic time of this process. The zero time stays zero.

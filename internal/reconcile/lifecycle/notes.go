@@ -38,7 +38,7 @@ func (r *Results) Of(seen pod.Observed) map[string]pod.Probed {
 		if restarted := r.instances.restarted[c.ID]; restarted != nil {
 			failed = restarted
 		}
-		if p := found[c.ID]; failed != nil && p.Failed == nil {
+		if p := found[c.ID]; failed != nil && (p.Failed == nil || failed.Requested) {
 			p.Failed = failed
 			if found == nil {
 				found = map[string]pod.Probed{}
@@ -49,7 +49,7 @@ func (r *Results) Of(seen pod.Observed) map[string]pod.Probed {
 	for _, c := range seen.Containers {
 		// A hook or probe that fails because its instance has exited says nothing about the
 		// instance.
-		if p, ok := found[c.ID]; ok && p.Failed != nil && r.instances.endedByItself(c) {
+		if p, ok := found[c.ID]; ok && p.Failed != nil && !p.Failed.Requested && r.instances.endedByItself(c) {
 			p.Failed = nil
 			found[c.ID] = p
 		}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -91,15 +92,20 @@ func (u *Puller) Ensure(ctx context.Context, s revision.State, name string) erro
 			return err
 		}
 		if c.ImagePullPolicy == v1.PullNever {
-			return &runtime.ReasonError{
-				Reason: plan.ReasonErrImageNeverPull,
+			return neverPull(
 				//nolint:staticcheck // Kubernetes' words
-				Err: fmt.Errorf("Container image %q is not present with pull policy of Never", c.Image),
-			}
+				fmt.Errorf("Container image %q is not present with pull policy of Never", c.Image))
 		}
 	}
 	u.pull(ctx, s, name, c.Image)
 	return nil
+}
+
+// neverPull returns the error for an image that is not present and not pulled.
+func neverPull(err error) error {
+	return &runtime.ReasonError{Reason: plan.ReasonErrImageNeverPull, Err: &runtime.PermanentError{
+		Fix: "load it with podrun images load, or use another imagePullPolicy", Err: err,
+	}}
 }
 
 // pull starts a pull of the image ref of a container or volume.
@@ -179,6 +185,17 @@ func (u *Puller) Stop() {
 			i.cancel()
 		}
 		delete(u.all, name)
+	}
+}
+
+// Restart cancels the pull for a container and those of the pod's volumes, if there are any, so that the images are
+// resolved again.
+func (u *Puller) Restart(container string) {
+	for name, i := range u.all {
+		if i.cancel != nil && (name == container || strings.HasPrefix(name, record.VolumeImage(""))) {
+			i.cancel()
+			delete(u.all, name)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile/record"
 	"podrun.io/podrun/internal/reconcile/revision"
@@ -58,8 +57,8 @@ func (u *Puller) volumeImage(ctx context.Context, s revision.State, volume *v1.V
 			return ready, err
 		}
 		if volume.Image.PullPolicy == v1.PullNever {
-			return ready, &runtime.ReasonError{Reason: plan.ReasonErrImageNeverPull,
-				Err: fmt.Errorf("image %q of volume %q is not present with pull policy of Never", ref, volume.Name)}
+			return ready, neverPull(
+				fmt.Errorf("image %q of volume %q is not present with pull policy of Never", ref, volume.Name))
 		}
 	}
 	if f, failed := u.o.Failures.Last[name]; failed && u.all[name] == nil {

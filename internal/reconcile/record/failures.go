@@ -2,8 +2,10 @@ package record
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,12 +19,27 @@ type Failures struct {
 	// Last has the attempts by the keys of plan.Input.Failures, and by VolumeImage.
 	Last     map[string]plan.Failure
 	recorder *Recorder
+	stuck    func(why error)
 	log      *slog.Logger
 }
 
-// NewFailures returns no failures.
-func NewFailures(recorder *Recorder, log *slog.Logger) *Failures {
-	return &Failures{Last: map[string]plan.Failure{}, recorder: recorder, log: log}
+// NewFailures returns no failures. stuck is called with each one that is a runtime.PermanentError; it may
+// be nil.
+func NewFailures(recorder *Recorder, stuck func(why error), log *slog.Logger) *Failures {
+	return &Failures{Last: map[string]plan.Failure{}, recorder: recorder, stuck: stuck, log: log}
+}
+
+// reportStuck reports a failure that no later attempt mends.
+func (f *Failures) reportStuck(name, reason string, err error) {
+	var permanent *runtime.PermanentError
+	if f.stuck == nil || !errors.As(err, &permanent) {
+		return
+	}
+	if strings.HasPrefix(name, VolumeImage("")) || name == "" {
+		f.stuck(fmt.Errorf("%s: %w", reason, err))
+		return
+	}
+	f.stuck(fmt.Errorf("container %s: %s: %w", name, reason, err))
 }
 
 // Keep records a failure under the name of a container of p ("" is the sandbox). A nil err clears
@@ -41,6 +58,9 @@ func (f *Failures) Keep(p *v1.Pod, name, reason string, err error) error {
 		// The instance exists, and its status shows why it exited.
 		f.recorder.Record(name, Warning, "Failed", "Error: "+err.Error())
 		f.log.Warn("container failed to start", "container", name, "err", err)
+		if p.Spec.RestartPolicy != v1.RestartPolicyNever { // such a pod has failed by itself
+			f.reportStuck(name, "StartError", err)
+		}
 		delete(f.Last, name)
 		return nil
 	case errors.As(err, &why):
@@ -56,8 +76,19 @@ func (f *Failures) Keep(p *v1.Pod, name, reason string, err error) error {
 		return nil // not a failure: the pull is in progress
 	}
 	f.recorder.Failure(p, name, last, err)
+	f.reportStuck(name, reason, err)
 	f.log.Warn("pod action failed; retrying", "container", name, "reason", reason, "err", err)
 	return nil
+}
+
+// Forget clears the failures that the container may wait for, so that these are tried again at once: its own, those of
+// volumes' images and that of the sandbox.
+func (f *Failures) Forget(container string) {
+	for name := range f.Last {
+		if name == "" || name == container || strings.HasPrefix(name, VolumeImage("")) {
+			delete(f.Last, name)
+		}
+	}
 }
 
 // Retry clears the failures with one of reasons, so that these are tried again at once.

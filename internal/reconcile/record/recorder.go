@@ -46,15 +46,9 @@ const (
 	Warning = true
 )
 
-// The reasons in the status of a container that was not started.
-const (
-	// ReasonConfig means that the environment or another part of the container's configuration
-	// cannot be made.
-	ReasonConfig = "CreateContainerConfigError"
-	// ReasonPulling means that the container waits for the pull of an image that is one of its
-	// volumes.
-	ReasonPulling = "ContainerCreating"
-)
+// ReasonPulling is the reason in the status of a container that waits for the pull of an image that
+// is one of its volumes.
+const ReasonPulling = "ContainerCreating"
 
 // ReasonResize is the kubelet's reason for a failed resize.
 const ReasonResize = "ResizeError"
@@ -95,9 +89,9 @@ func (r *Recorder) Failure(p *v1.Pod, name string, f plan.Failure, err error) {
 		} else if c := pod.FindContainer(p, name); c != nil {
 			r.Record(name, Warning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, err))
 		}
-	case ReasonConfig, "CreateContainerError":
+	case runtime.ReasonConfig, runtime.ReasonCreate:
 		r.Record(name, Warning, "Failed", "Error: "+err.Error())
-	case runtime.ReasonFailedMount:
+	case pod.ReasonFailedMount:
 		r.Record("", Warning, f.Reason, err.Error())
 	case ReasonResize:
 		if f.Count == 1 { // retried all the time: record it once
@@ -121,7 +115,7 @@ func (r *Recorder) Stop(container, why string) {
 func (r *Recorder) Outdated(err error) {
 	if err != nil && !errtext.Same(err, r.outdated) {
 		r.log.Warn("volumes of the running pod are not up to date", "err", err)
-		r.Record("", Warning, runtime.ReasonFailedMount, "not up to date: "+err.Error())
+		r.Record("", Warning, pod.ReasonFailedMount, "not up to date: "+err.Error())
 	}
 	r.outdated = err
 }
@@ -154,7 +148,7 @@ func (r *Recorder) Plan(p *v1.Pod, seen pod.Observed, next plan.Plan, attempts m
 	r.failure = failure
 	r.recordResize(p, next)
 	for name, waiting := range next.Waiting {
-		if waiting.Reason != "CrashLoopBackOff" && waiting.Reason != plan.ReasonImagePullBackOff {
+		if waiting.Reason != plan.ReasonCrashLoopBackOff && waiting.Reason != plan.ReasonImagePullBackOff {
 			continue
 		}
 		last, _, _ := seen.Last(p.UID, name)

@@ -47,10 +47,10 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	if err := r.o.Store.Update(s.Pod.UID, add); err != nil {
 		return err
 	}
-	s.Started = func() error {
+	s.Started = func(user string) error {
 		return r.o.Store.Update(s.Pod.UID, func(c *checkpoint.Checkpoint) {
 			if kept := c.Instance(instance.ID); kept != nil {
-				kept.State, kept.StartedAt = pod.Running, r.o.now()
+				kept.State, kept.StartedAt, kept.User = pod.Running, r.o.now(), user
 				prune(c, instance)
 			}
 		})
@@ -71,8 +71,9 @@ func (r *Runtime) newInstance(s runtime.Start) pod.Container {
 		Name: c.Name, UID: p.UID, SandboxID: s.Sandbox.ID,
 		Attempt: s.Attempt, Backoff: s.Backoff, RestartGeneration: s.RestartGeneration, Boot: r.o.Boot(),
 		State: pod.Created, StartedAt: r.o.now(),
-		Image: c.Image, ImageID: s.Image.ID, Termination: pod.Termination{StopSignal: s.Image.StopSignal},
-		Sidecar: pod.SidecarOrder(p, c.Name), Resources: pod.ResourcesOf(p, c), Notes: pod.NotesAtStart(c),
+		Process: pod.Process{Resources: pod.ResourcesOf(p, c)},
+		Image:   c.Image, ImageID: s.Image.ID, Termination: pod.Termination{StopSignal: s.Image.StopSignal},
+		Sidecar: pod.SidecarOrder(p, c.Name), Notes: pod.NotesAtStart(c),
 	}
 	if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil {
 		i.Grace = time.Duration(*grace) * time.Second

@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint"
@@ -18,11 +20,33 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// data implements runtime.Data with the checkpoints and the directories of revisions.
-type data struct{ o *Options }
+// RetainedAttr is the extended attribute of a log directory that stays on purpose after its pod.
+const RetainedAttr = "trusted.podrun.retained"
 
-// SavePod implements runtime.Data.
-func (r data) SavePod(p *v1.Pod, owner string) error { return r.o.Store.Create(p, owner) }
+// data implements runtime.Data with the checkpoints and the directories of revisions.
+type data struct {
+	o *Options
+	// retained are the revisions whose logs are not removed with them.
+	retained *sync.Map
+}
+
+// SavePod implements runtime.Data. Logs that were retained of an earlier life of the revision are
+// removed: the new ones have their names.
+func (r data) SavePod(p *v1.Pod, owner string) error {
+	if _, err := r.o.Store.Get(p.UID); errors.Is(err, checkpoint.ErrNotFound) && !r.o.KeepLogs {
+		dir := r.o.Dirs.PodLogs(pod.KeyOf(p), p.UID)
+		if err := sys.NotMounted(dir); err != nil {
+			return err
+		}
+		if err := sys.RemoveTree(context.Background(), dir); err != nil {
+			return fmt.Errorf("removing the logs of a pod's former run: %w", err)
+		}
+	}
+	return r.o.Store.Create(p, owner)
+}
+
+// RetainLogs makes the logs of a revision stay when it is removed by this process, until it runs again.
+func (r data) RetainLogs(uid pod.UID) { r.retained.Store(uid, true) }
 
 // LoadPod implements runtime.Data.
 func (r data) LoadPod(uid pod.UID) (*v1.Pod, error) {
@@ -97,7 +121,8 @@ func (r data) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error {
 			return err
 		}
 	}
-	if err := r.retireLogs(ctx, r.o.Dirs.PodLogs(key, uid)); err != nil {
+	_, retain := r.retained.Load(uid)
+	if err := r.retireLogs(ctx, r.o.Dirs.PodLogs(key, uid), retain || r.o.KeepLogs); err != nil {
 		return err
 	}
 	if err := sys.RemoveTree(ctx, r.o.Dirs.Legacy().Etc(uid)); err != nil {
@@ -106,15 +131,16 @@ func (r data) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error {
 	return r.o.Store.Remove(ctx, uid)
 }
 
-// retireLogs removes a revision's logs. With KeepLogs it only sets their modification time to now,
-// from which the time that they are retained is counted.
-func (r data) retireLogs(ctx context.Context, dir string) error {
-	if !r.o.KeepLogs {
+// retireLogs removes a revision's logs or, to retain them, sets their modification time to now, from
+// which the time that they are retained is counted.
+func (r data) retireLogs(ctx context.Context, dir string, retain bool) error {
+	if !retain {
 		if err := sys.RemoveTree(ctx, dir); err != nil {
 			return fmt.Errorf("removing a pod's logs: %w", err)
 		}
 		return nil
 	}
+	_ = unix.Lsetxattr(dir, RetainedAttr, []byte("1"), 0) // for people: without it, the logs stay too
 	now := time.Now()
 	if err := os.Chtimes(dir, now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing a pod's logs: %w", err)

@@ -165,6 +165,32 @@ func TestWhatIsCutOffIsSwept(t *testing.T) {
 	}
 }
 
+// TestRetainedLogs: the logs of one revision stay when it is removed, and go when it runs again; those of others go
+// with it.
+func TestRetainedLogs(t *testing.T) {
+	t.Parallel()
+	r := onDisk(t)
+	stays, goes := savedPod(t, r, "uid-1"), savedPod(t, r, "uid-2")
+	r.RetainLogs(stays.UID)
+	log := func(p *v1.Pod) string { return r.o.Dirs.ContainerLog(pod.KeyOf(p), p.UID, "main", 0) }
+	for _, p := range []*v1.Pod{stays, goes} {
+		put(t, log(p))
+		if err := r.RemoveData(t.Context(), pod.KeyOf(p), p.UID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !exists(log(stays)) || exists(log(goes)) {
+		t.Errorf("retained: %t; of another revision: %t", exists(log(stays)), exists(log(goes)))
+	}
+	if err := r.SavePod(stays, "once"); err != nil || exists(log(stays)) {
+		t.Errorf("when it runs again: %v, the log is there: %t", err, exists(log(stays)))
+	}
+	put(t, log(stays))
+	if err := r.SavePod(stays, "once"); err != nil || !exists(log(stays)) {
+		t.Errorf("when it is saved again: %v, the log is there: %t", err, exists(log(stays)))
+	}
+}
+
 // TestKeptLogs checks that KeepLogs leaves a revision's logs in place, and that their retention
 // begins with the end of the revision.
 func TestKeptLogs(t *testing.T) {

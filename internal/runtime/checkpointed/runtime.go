@@ -14,6 +14,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
+	"sync"
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint"
@@ -81,7 +82,7 @@ func New(o Options) *Runtime {
 	d := o.Driver
 	return &Runtime{
 		Notifier: d, Images: d, Execer: execer{d}, Attacher: d, Layers: d,
-		lister: &lister{o: &o}, data: data{&o}, o: &o,
+		lister: &lister{o: &o}, data: data{&o, &sync.Map{}}, o: &o,
 	}
 }
 

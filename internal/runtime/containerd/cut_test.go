@@ -63,7 +63,7 @@ func (r *rig) cut(t *testing.T, after time.Duration) {
 	first := dialOnly(t, r.daemon).Driver
 	s, begun := r.start, time.Now()
 	s.ID, s.Attempt = newID(), 99
-	s.Started = func() error {
+	s.Started = func(string) error {
 		if after == time.Hour {
 			first.Close()
 		}
@@ -194,7 +194,7 @@ func TestRecordRemovedBeforeTheStart(t *testing.T) {
 			ctx, raw := r.daemon.Client(t)
 			s := r.start
 			s.ID = newID()
-			s.Started = func() error { return raw.ContainerService().Delete(ctx, s.ID) }
+			s.Started = func(string) error { return raw.ContainerService().Delete(ctx, s.ID) }
 			if err := r.Driver.StartContainer(t.Context(), s); err == nil {
 				t.Fatal("it was started")
 			}
@@ -308,7 +308,7 @@ func TestStartThatIsRefused(t *testing.T) {
 	r := newRig(t, daemontest.Embedded(t), "sleep 1000", withFiles)
 	s, full := r.start, errors.New("the disk is full")
 	s.ID, s.Attempt = newID(), 7
-	s.Started = func() error { return full }
+	s.Started = func(string) error { return full }
 	err := r.Driver.StartContainer(t.Context(), s)
 	if started := (*runtime.StartError)(nil); !errors.Is(err, full) || errors.Is(err, runtime.ErrCutOff) || errors.As(err, &started) {
 		t.Errorf("error %v", err)
@@ -333,7 +333,7 @@ func TestEndedBeforeItRan(t *testing.T) {
 			first, begun := dialOnly(t, r.daemon).Driver, time.Now()
 			s := r.start
 			s.ID = newID()
-			s.Started = func() error {
+			s.Started = func(string) error {
 				created, err := raw.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: s.ID})
 				if err != nil {
 					return err
@@ -367,17 +367,18 @@ func TestEndedBeforeItRan(t *testing.T) {
 
 // TestStartKilledAfterItRan: if containerd dies during a start, `runc start` may be killed after it has let
 // the program run and before it has removed the FIFO at which runc's init had waited. The program runs, and
-// what it exits with is its result.
+// what it exits with is its result. It has removed its executable, by which a running program is known else.
 func TestStartKilledAfterItRan(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, start(t), "sleep 1; exit 3", withFiles)
+			program := "cp /bin/busybox /busybox && exec /busybox sh -c 'rm /busybox; sleep 1; exit 3'"
+			r := newRig(t, start(t), program, withFiles)
 			ctx, raw := r.daemon.Client(t)
 			first := dialOnly(t, r.daemon).Driver
 			s := r.start
 			s.ID = newID()
-			s.Started = func() error {
+			s.Started = func(string) error {
 				// This is what runc start does first.
 				fifo, err := os.Open(filepath.Join(r.Dirs.Runc(), containerd.DefaultNamespace, s.ID, "exec.fifo"))
 				if err != nil {
@@ -400,8 +401,16 @@ func TestStartKilledAfterItRan(t *testing.T) {
 				}
 				return found[0]
 			}
-			if c := inspect(); c.State != pod.Running || c.PID == 0 {
-				t.Errorf("while it runs: %+v", c)
+			for removed := false; !removed; time.Sleep(10 * time.Millisecond) {
+				c := inspect()
+				if c.State != pod.Running || c.PID == 0 {
+					t.Fatalf("while it runs: %+v", c)
+				}
+				link, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", c.PID))
+				removed = strings.HasSuffix(link, " (deleted)")
+			}
+			if err := r.Driver.ReapContainer(t.Context(), s.ID); err == nil {
+				t.Error("it was reaped while it ran")
 			}
 			if _, err := raw.TaskService().Wait(ctx, &tasks.WaitRequest{ContainerID: s.ID}); err != nil {
 				t.Fatal(err)

@@ -169,7 +169,7 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 		}),
 	}
 	runcState := filepath.Join(o.Dirs.Runc(), o.Namespace)
-	d.lookup = instance.NewLookup(c, d.cache)
+	d.lookup = instance.NewLookup(c, d.cache, runcState)
 	d.orphans = orphan.New(orphan.Options{
 		Client: c, Lookup: d.lookup, Address: o.Address, Namespace: o.Namespace, RuncState: runcState, Log: o.Log,
 	})
@@ -181,7 +181,7 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 	d.Attacher = exec.NewAttacher(c, d.lookup)
 	d.Importer = legacy.New(legacy.Options{Client: c, Dirs: o.Dirs, Sandboxes: o.Sandboxes, Log: o.Log})
 	d.connectStarters(machine, handlers, remover)
-	d.Lister = &Lister{c, d.cache, d.lookup, d.files, d.shims, runcState, o.Dirs.SandboxFiles().Dir()}
+	d.Lister = &Lister{c, d.cache, d.lookup, d.files, d.shims, o.Dirs.SandboxFiles().Dir()}
 	d.EventStream = &EventStream{c, d.cache, o.Namespace, o.Log}
 	d.LayerMeter = resources.NewLayerMeter(c, d.lookup)
 	return d, nil

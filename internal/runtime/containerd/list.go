@@ -22,8 +22,8 @@ type Lister struct {
 	lookup *instance.Lookup
 	files  *instance.Files
 	shims  *shimpool.Pool
-	// runcState is the directory of runc's state, sandboxesDir that of sandboxes.
-	runcState, sandboxesDir string
+	// sandboxesDir is the directory of the sandboxes' files.
+	sandboxesDir string
 }
 
 // ListContainers implements runtime.Driver. It makes two calls to containerd, however many
@@ -103,12 +103,11 @@ func (l *Lister) observe(c containers.Container, t *task.Process) pod.Container 
 		out.State, out.PID = pod.Running, int(t.Pid)
 	case task.Status_CREATED:
 		out.State = pod.Created
-		// If containerd dies during a start, the shim gives the start up; the program may run all the same.
-		if began, known := instance.Began(l.runcState, c.ID); known && began || instance.IsInside(int(t.Pid)) {
+		if l.lookup.Runs(t) {
 			out.State, out.PID = pod.Running, int(t.Pid)
 		}
 	case task.Status_STOPPED:
-		if began, known := instance.Began(l.runcState, c.ID); known && !began {
+		if l.lookup.NeverBegan(t) {
 			out.State = pod.Created
 			break
 		}

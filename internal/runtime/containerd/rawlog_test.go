@@ -25,7 +25,7 @@ func TestOutputIsOfTheInstance(t *testing.T) {
 	var both []pod.Container
 	for range 2 {
 		s := r.start
-		s.ID, s.Started = newID(), func() error { return nil }
+		s.ID, s.Started = newID(), func(string) error { return nil }
 		if err := r.Driver.StartContainer(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}

@@ -66,7 +66,7 @@ func (r Driver) StartContainer(ctx context.Context, s runtime.Start) error {
 		return err
 	}
 	// As with a real engine, podrun may be killed between the creation and the start.
-	if err := s.Started(); err != nil {
+	if err := s.Started(userOf(s)); err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.left == 0 || errors.Is(err, ErrCut) {
@@ -99,6 +99,15 @@ func (r Driver) StartContainer(ctx context.Context, s runtime.Start) error {
 		time.AfterFunc(script.Run, func() { r.Exit(s.ID, script.Exit) })
 	}
 	return nil
+}
+
+// userOf returns the user of the process: root, unless the container or its pod names another one.
+func userOf(s runtime.Start) string {
+	uid := uint32(0)
+	if id := pod.Security(s.Pod, s.Container).RunAsUser; id != nil {
+		uid = uint32(*id)
+	}
+	return pod.UserOf(uid, 0, nil)
 }
 
 // Ran returns the IDs of the instances whose processes have run, in the order of their starts.

@@ -22,12 +22,12 @@ func testLife(t *testing.T, s subject) {
 	want := pod.Container{
 		ID: c.ID, Name: "main", UID: p.UID, SandboxID: start.Sandbox.ID, Backoff: 3, Boot: boot, State: pod.Running,
 		PID: c.PID, StartedAt: c.StartedAt, Termination: pod.Termination{Grace: 7 * time.Second},
-		Image: s.Image, ImageID: start.Image.ID,
+		Image: s.Image, ImageID: start.Image.ID, Process: pod.Process{User: c.User},
 	}
 	if c != want {
 		t.Errorf("running:\n got %+v\nwant %+v", c, want)
 	}
-	if c.ID == "" || c.PID == 0 || boot == "" || c.ImageID == "" {
+	if c.ID == "" || c.PID == 0 || boot == "" || c.User == "" || c.ImageID == "" {
 		t.Errorf("something is missing in %+v", c)
 	}
 	if c.StartedAt.Before(before.Add(-time.Second)) || c.StartedAt.After(time.Now().Add(time.Second)) {

@@ -65,9 +65,9 @@ func New(log *slog.Logger) *Metrics {
 			"1 while the event stream of the container runtime is connected, 0 while podrun only polls."),
 		relistErrors: counter("podrun_pleg_relist_errors_total",
 			"Full lists that failed or could not inspect a pod, and inspections of one pod that failed."),
-		connected: counter("kubelet_evented_pleg_connection_success_count",
+		connected: counter("podrun_evented_pleg_connections_total",
 			"How often the event stream of the container runtime was connected."),
-		connectErrors: counter("kubelet_evented_pleg_connection_error_count",
+		connectErrors: counter("podrun_evented_pleg_connection_errors_total",
 			"How often the event stream of the container runtime could not be connected, or broke."),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "podrun_pleg_events_total",
 			Help: "Changes of pods that were observed, by type."}, []string{"type"}),
@@ -82,13 +82,18 @@ func New(log *slog.Logger) *Metrics {
 	return m
 }
 
+// Version returns podrun's version.
+func Version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
 // buildInfo returns a gauge with the value 1 and the build information of the binary as labels.
 func buildInfo() prometheus.Collector {
-	version, commit := "(devel)", ""
+	commit := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Version != "" {
-			version = info.Main.Version
-		}
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
 				commit = s.Value
@@ -97,7 +102,7 @@ func buildInfo() prometheus.Collector {
 	}
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "podrun_build_info", Help: "1; the labels are the version, commit and Go version of podrun.",
-		ConstLabels: prometheus.Labels{"version": version, "commit": commit, "go_version": runtime.Version()},
+		ConstLabels: prometheus.Labels{"version": Version(), "commit": commit, "go_version": runtime.Version()},
 	})
 	g.Set(1)
 	return g

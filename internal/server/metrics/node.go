@@ -43,8 +43,6 @@ func (m *Metrics) Watch(n Node) {
 			"Manifests that are used although they have a problem, by kind of source.", "source"),
 		complete: described("podrun_sources_ready",
 			"1 when every source of manifests has been read; before that, nothing is removed."),
-		restarts: described("kube_pod_container_status_restarts_total",
-			"Restarts of a container of a pod.", "namespace", "pod", "uid", "container"),
 		capacity: described("podrun_disk_capacity_bytes",
 			"Size of the file system of podrun's data, logs or images.", "disk"),
 		available: described("podrun_disk_available_bytes", "Free space on that file system.", "disk"),
@@ -52,9 +50,7 @@ func (m *Metrics) Watch(n Node) {
 			"1 while less than --disk-pressure-threshold of that file system is free.", "disk"),
 		collected: described("kubelet_image_garbage_collected_total",
 			"Unused images that were removed, by reason.", "reason"),
-		waiting: described("kube_pod_container_status_waiting_reason",
-			"1; the label is the reason why a container that does not run is waiting.",
-			"namespace", "pod", "uid", "container", "reason"),
+		pods: describePods(),
 	})
 }
 
@@ -62,16 +58,20 @@ func (m *Metrics) Watch(n Node) {
 type node struct {
 	from                                                 Node
 	runningPods, containers, desired, problems, warnings *prometheus.Desc
-	complete, restarts, waiting                          *prometheus.Desc
+	complete                                             *prometheus.Desc
 	capacity, available, pressed, collected              *prometheus.Desc
+	pods                                                 map[string]*prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
 func (n *node) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		n.runningPods, n.containers, n.desired, n.problems, n.warnings, n.complete, n.restarts, n.waiting,
+		n.runningPods, n.containers, n.desired, n.problems, n.warnings, n.complete,
 		n.capacity, n.available, n.pressed, n.collected,
 	} {
+		out <- d
+	}
+	for _, d := range n.pods {
 		out <- d
 	}
 }
@@ -103,17 +103,11 @@ func (n *node) Collect(out chan<- prometheus.Metric) {
 	n.disks(out)
 	pods, err := n.from.Pods()
 	if err != nil {
-		out <- prometheus.NewInvalidMetric(n.restarts, err)
+		out <- prometheus.NewInvalidMetric(n.pods["kube_pod_info"], err)
 		return
 	}
-	for _, p := range pods {
-		for _, c := range p.Status.ContainerStatuses {
-			out <- prometheus.MustNewConstMetric(n.restarts, prometheus.CounterValue, float64(c.RestartCount),
-				p.Namespace, p.Name, string(p.UID), c.Name)
-			if w := c.State.Waiting; w != nil {
-				gauge(n.waiting, 1, p.Namespace, p.Name, string(p.UID), c.Name, w.Reason)
-			}
-		}
+	for i := range pods {
+		podCollector{descs: n.pods, out: out, pod: &pods[i]}.collect()
 	}
 }
 

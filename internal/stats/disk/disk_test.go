@@ -60,7 +60,7 @@ func TestEtcOutgrowsItsPod(t *testing.T) {
 }
 
 // TestConfigMapOutgrowsItsPod: files that podrun writes to the disk for a pod count against its limit;
-// those with a Secret are in memory.
+// those with a Secret or fields of the pod are in memory.
 func TestConfigMapOutgrowsItsPod(t *testing.T) {
 	dirs := layout.Dirs{Root: t.TempDir(), Run: t.TempDir(), Log: t.TempDir()}
 	m := New(dirs, layers{})
@@ -69,7 +69,7 @@ func TestConfigMapOutgrowsItsPod(t *testing.T) {
 		counts bool
 	}{
 		layout.KindConfigMap:   {v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}, true},
-		layout.KindDownwardAPI: {v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{}}, true},
+		layout.KindDownwardAPI: {v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{}}, false},
 		layout.KindProjected:   {v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{}}, true},
 		layout.KindSecret:      {v1.VolumeSource{Secret: &v1.SecretVolumeSource{}}, false},
 	} {

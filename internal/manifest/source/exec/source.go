@@ -14,6 +14,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/manifest/source"
+	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/sys"
 )
@@ -36,10 +37,11 @@ type Options struct {
 	Command string
 	// CheckFrequency is the time from the end of a run to the next one; 0: DefaultCheckFrequency.
 	CheckFrequency time.Duration
-	// NodeName, NoSuffix and Policy are those of manifest.LoadOptions.
+	// NodeName, NoSuffix, Policy and Rules are those of manifest.LoadOptions.
 	NodeName string
 	NoSuffix bool
 	Policy   *validate.Policy
+	Rules    support.Rules
 	// CacheDir keeps the last good output over a reboot; empty: it is not kept.
 	CacheDir string
 	// CacheReadOnly reads what is cached and writes nothing.
@@ -72,7 +74,7 @@ func New(o Options) (*Source, error) {
 		program: sys.Program{Name: "/bin/sh", Options: []string{"-c", o.Command}, MaxOutput: decode.MaxSize},
 		last: source.NewLastGood(source.Options{
 			Kind: Kind, Identity: o.Command, Name: name,
-			NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy,
+			NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy, Rules: o.Rules,
 			CacheDir: o.CacheDir, CacheReadOnly: o.CacheReadOnly,
 			Empty:  "the command printed nothing; to stop all pods, let it print a List without items",
 			LogKey: "command", Log: o.Log,

@@ -8,6 +8,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
 )
 
 // absence is how long a file must be missing before it counts as removed: many editors move the old
@@ -33,7 +34,7 @@ func (e *entry) stay(one scanResult, now time.Time) scanResult {
 	return one
 }
 
-// there returns the names of the pods and objects in the files that exist.
+// there returns the names of the pods, objects and workloads in the files that exist.
 func (s *scanner) there() map[manifest.Name]bool {
 	there := map[manifest.Name]bool{}
 	for _, e := range s.files {
@@ -46,11 +47,14 @@ func (s *scanner) there() map[manifest.Name]bool {
 		for _, o := range e.last.Objects {
 			there[o.Name()] = true
 		}
+		for _, w := range e.last.Workloads {
+			there[nameOf(w)] = true
+		}
 	}
 	return there
 }
 
-// offers returns the pods and objects that a file adds to the snapshot. A missing file adds only
+// offers returns the pods, objects and workloads that a file adds to the snapshot. A missing file adds only
 // those that no existing file contains, because it may have been renamed.
 func (e *entry) offers(there map[manifest.Name]bool) manifest.Loaded {
 	out := e.last
@@ -63,5 +67,12 @@ func (e *entry) offers(there map[manifest.Name]bool) manifest.Loaded {
 	out.Objects = slices.DeleteFunc(slices.Clone(out.Objects), func(o manifest.Object) bool {
 		return there[o.Name()]
 	})
+	out.Workloads = slices.DeleteFunc(slices.Clone(out.Workloads), func(w *workload.Workload) bool {
+		return there[nameOf(w)]
+	})
 	return out
+}
+
+func nameOf(w *workload.Workload) manifest.Name {
+	return manifest.Name{Kind: string(w.Kind), Key: w.Key}
 }

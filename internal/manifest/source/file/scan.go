@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/reader"
+	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/sys/errtext"
 	"podrun.io/podrun/internal/sys/own"
@@ -21,6 +23,7 @@ import (
 // for concurrent use.
 type scanner struct {
 	policy     *validate.Policy
+	rules      support.Rules
 	path, node string
 	noSuffix   bool
 	files      map[string]*entry
@@ -61,7 +64,7 @@ type entry struct {
 	// last is the last good content.
 	last   manifest.Loaded
 	err    error
-	reader manifest.Reader
+	reader reader.Reader
 	// loose is the own.LooseError of the file if other users can write it; nil if they cannot.
 	loose error
 	// first is set if the file existed when the directory was scanned for the first time; good,
@@ -132,12 +135,27 @@ func (s *scanner) scan(now time.Time) scanResult {
 	return result
 }
 
+// urlHint returns what to do about a path that was meant as a URL, which is a path by now; "" for any
+// other path.
+func urlHint(path string) string {
+	for _, scheme := range []string{"http:", "https:"} {
+		if strings.Contains(path, "/"+scheme+"/") {
+			return "; serve and once read manifests of a URL with --manifest-url"
+		}
+	}
+	return ""
+}
+
 // list returns the paths of the files that may be manifests. If it fails, the set is unknown, not
 // empty.
 func (s *scanner) list(now time.Time) (map[string]fs.DirEntry, error) {
 	info, err := os.Stat(s.path)
 	if s.optional && isGone(s.path) {
 		return nil, nil
+	}
+	var at *fs.PathError
+	if errors.As(err, &at) { // without the name of the system call
+		return nil, fmt.Errorf("reading manifests: %s: %w%s", s.path, at.Err, urlHint(s.path))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading manifests: %w", err)
@@ -257,15 +275,16 @@ func (s *scanner) inspect(path string, e *entry, now time.Time) scanResult {
 		NodeName: s.node,
 		NoSuffix: s.noSuffix,
 		Policy:   s.policy,
+		Rules:    s.rules,
 	})
-	if errors.Is(err, manifest.ErrTooSlow) {
+	if errors.Is(err, reader.ErrTooSlow) {
 		late := e.fail(err)
-		late.again = manifest.LoadTime // the load that was given up may have finished by then
+		late.again = reader.LoadTime // the load that was given up may have finished by then
 		return late
 	}
 	e.hash = manifest.Digest(data)
 	if e.err = err; err == nil {
-		manifest.MarkSeen(loaded.Pods, e.last.Pods, now)
+		loaded.MarkSeen(e.last, now)
 		e.last, e.good = loaded, true
 	}
 	result.changed = true
@@ -331,11 +350,11 @@ func (s *scanner) snapshot() manifest.Snapshot {
 		snap.Pods = append(snap.Pods, offers.Pods...)
 		snap.GivenUIDs = append(snap.GivenUIDs, offers.GivenUIDs...)
 		snap.Objects = append(snap.Objects, offers.Objects...)
+		snap.Workloads = append(snap.Workloads, offers.Workloads...)
+		origin := manifest.Origin{Source: manifest.SourceFile, Path: path}
+		snap.Warnings = append(snap.Warnings, offers.FieldWarnings(origin)...)
 		if s.warns(e.loose) {
-			snap.Warnings = append(snap.Warnings, manifest.Problem{
-				Origin: manifest.Origin{Source: manifest.SourceFile, Path: path},
-				Err:    e.loose,
-			})
+			snap.Warnings = append(snap.Warnings, manifest.Problem{Origin: origin, Err: e.loose})
 		}
 		err := e.err
 		if err == nil && e.first && !e.busy.IsZero() && e.print.at.IsZero() {
@@ -343,11 +362,7 @@ func (s *scanner) snapshot() manifest.Snapshot {
 			// started must not be removed as unwanted, so a problem is reported.
 			err = fmt.Errorf("%s is open for writing; it is read when it is closed", path)
 		}
-		snap.Problems = append(snap.Problems, manifest.Problems(
-			manifest.Origin{Source: manifest.SourceFile, Path: path},
-			e.first && !e.good,
-			err,
-		)...)
+		snap.Problems = append(snap.Problems, manifest.Problems(origin, e.first && !e.good, err)...)
 	}
 	return snap
 }

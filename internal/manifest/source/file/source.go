@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/sys/watch"
 )
@@ -47,6 +48,8 @@ type Options struct {
 	NoSuffix bool
 	// Policy refuses pods that need more privileges than it allows; nil allows all pods.
 	Policy *validate.Policy
+	// Rules are those of manifest.LoadOptions.
+	Rules support.Rules
 	// Optional makes a missing Path an empty source instead of an error, until Path exists for the
 	// first time.
 	Optional bool
@@ -100,7 +103,7 @@ func New(o Options) *Source {
 		path = abs
 	}
 	s := newScanner(path, o.NodeName)
-	s.policy, s.noSuffix = o.Policy, o.NoSuffix
+	s.policy, s.rules, s.noSuffix = o.Policy, o.Rules, o.NoSuffix
 	s.optional, s.strict, s.lasting = o.Optional, o.StrictPermissions, o.Lasting
 	return &Source{
 		path:      path,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/reader"
 )
 
 // Text is a manifest.Source whose manifest is read once, as from standard input.
@@ -43,15 +44,17 @@ func (t *Text) load() manifest.Snapshot {
 	if err != nil {
 		return manifest.Snapshot{Source: manifest.Stdin, Err: err}
 	}
-	var once manifest.Reader
+	var once reader.Reader
 	loaded, err := once.Load(nil, data, t.o)
-	manifest.MarkSeen(loaded.Pods, nil, time.Now())
+	loaded.MarkSeen(manifest.Loaded{}, time.Now())
 	return manifest.Snapshot{
 		Source:    manifest.Stdin,
 		Pods:      loaded.Pods,
 		GivenUIDs: loaded.GivenUIDs,
 		Objects:   loaded.Objects,
+		Workloads: loaded.Workloads,
 		Problems:  manifest.Problems(t.o.Origin, true, err),
+		Warnings:  loaded.FieldWarnings(t.o.Origin),
 	}
 }
 

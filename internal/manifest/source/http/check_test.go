@@ -187,7 +187,7 @@ func TestMaskURL(t *testing.T) {
 		"no URL":                                                "no URL",
 		"me:pass@h/a@b":                                         "***@h/a@b",
 	} {
-		if got := maskURL(in); got != want {
+		if got := MaskURL(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 	}

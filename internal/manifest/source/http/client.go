@@ -110,7 +110,7 @@ func (c *client) follow(req *http.Request, via []*http.Request, v source.Validat
 		return fmt.Errorf("redirects more than %d times", maxRedirects)
 	}
 	if via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https" {
-		return fmt.Errorf("refused: redirects from https to %s", maskURL(req.URL.String()))
+		return fmt.Errorf("refused: redirects from https to %s", MaskURL(req.URL.String()))
 	}
 	home := sameHost(c.url, req.URL)
 	for _, earlier := range via {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"podrun.io/podrun/internal/sys/fileerror"
 	"time"
 )
 
@@ -117,8 +118,11 @@ func (d *dialer) read() (pems, error) {
 			continue
 		}
 		data, err := os.ReadFile(f.path)
+		if err == nil {
+			err = fileerror.CheckPEM(f.path, data)
+		}
 		if err != nil {
-			return pems{}, fmt.Errorf("reading %s: %w", f.what, err)
+			return pems{}, fmt.Errorf("reading %s: %w", f.what, fileerror.Named(err))
 		}
 		*f.into = data
 	}

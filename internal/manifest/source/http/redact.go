@@ -11,9 +11,9 @@ import (
 // masked replaces text that must not be shown.
 const masked = "***"
 
-// maskURL returns a URL in the form in which it may be shown: without fragment, and with *** for
+// MaskURL returns a URL in the form in which it may be shown: without fragment, and with *** for
 // user, password, and parts of path and query that look like secrets. raw need not be a valid URL.
-func maskURL(raw string) string {
+func MaskURL(raw string) string {
 	raw, _, _ = strings.Cut(raw, "#")
 	raw, query, hasQuery := strings.Cut(raw, "?")
 	scheme, rest, ok := strings.Cut(raw, "://")
@@ -56,7 +56,7 @@ var anyURL = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"']+`)
 
 // maskText masks the URLs in a text, such as the error of another package.
 func maskText(text string) string {
-	return anyURL.ReplaceAllStringFunc(text, maskURL)
+	return anyURL.ReplaceAllStringFunc(text, MaskURL)
 }
 
 // secretName reports whether a query parameter of this name is likely to have a secret value.

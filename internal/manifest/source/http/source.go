@@ -22,6 +22,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/source"
+	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/sys/errtext"
 )
@@ -48,6 +49,8 @@ type Options struct {
 	NoSuffix bool
 	// Policy refuses pods that need more privileges than it allows; nil allows all pods.
 	Policy *validate.Policy
+	// Rules are those of manifest.LoadOptions.
+	Rules support.Rules
 	// CacheDir is the directory where the last good response is saved; empty: it is not saved.
 	CacheDir string
 	// CacheReadOnly uses a saved response in CacheDir and never writes one.
@@ -83,15 +86,15 @@ func New(o Options) (*Source, error) {
 		return nil, errors.New("manifest URL: is not a valid URL;" +
 			" user and password need %-escapes for special characters")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return nil, fmt.Errorf("manifest URL %s: must be http://HOST/… or https://HOST/…", maskURL(o.URL))
+		return nil, fmt.Errorf("manifest URL %s: must be http://HOST/… or https://HOST/…", MaskURL(o.URL))
 	case (o.CertFile == "") != (o.KeyFile == ""):
 		return nil, fmt.Errorf(
-			"manifest URL %s: a client certificate needs both a certificate file and a key file", maskURL(o.URL))
+			"manifest URL %s: a client certificate needs both a certificate file and a key file", MaskURL(o.URL))
 	case u.Scheme == "http" && o.CAFile+o.CertFile != "":
 		return nil, fmt.Errorf(
-			"manifest URL %s: a CA or client certificate can be used with https only", maskURL(o.URL))
+			"manifest URL %s: a CA or client certificate can be used with https only", MaskURL(o.URL))
 	case o.CheckFrequency < 0:
-		return nil, fmt.Errorf("manifest URL %s: check frequency %v is negative", maskURL(o.URL), o.CheckFrequency)
+		return nil, fmt.Errorf("manifest URL %s: check frequency %v is negative", MaskURL(o.URL), o.CheckFrequency)
 	}
 	header, err := parseHeaders(o.Headers)
 	if err != nil {
@@ -110,7 +113,7 @@ func New(o Options) (*Source, error) {
 		dial:     o.Dial,
 		idle:     max(90*time.Second, 3*o.CheckFrequency),
 	}
-	name := maskURL(o.URL)
+	name := MaskURL(o.URL)
 	return &Source{
 		name:     name,
 		every:    o.CheckFrequency,
@@ -124,6 +127,7 @@ func New(o Options) (*Source, error) {
 			NodeName:      o.NodeName,
 			NoSuffix:      o.NoSuffix,
 			Policy:        o.Policy,
+			Rules:         o.Rules,
 			CacheDir:      o.CacheDir,
 			CacheReadOnly: o.CacheReadOnly,
 			Empty:         "the answer is empty; to stop all pods, serve a List without items",

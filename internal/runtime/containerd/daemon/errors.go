@@ -58,6 +58,12 @@ func IsRuntimeFailure(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "OCI runtime")
 }
 
+// IsNoProgram reports whether a start failed because the image has no program that can be executed as
+// the container's command. Only the text of runc's error says so.
+func IsNoProgram(err error) bool {
+	return IsRuntimeFailure(err) && strings.Contains(err.Error(), `exec: "`)
+}
+
 // IsShimGone reports whether a task cannot be reached because the shim that served it has exited.
 // The error of a raw gRPC call has the text of ttrpc.ErrClosed only.
 func IsShimGone(err error) bool {

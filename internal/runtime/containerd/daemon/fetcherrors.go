@@ -73,6 +73,23 @@ func httpStatus(text string) int {
 	return 0
 }
 
+// RefusalFix returns what to change if a registry has answered that there is no such image or that
+// podrun may not have it; "" if err is nothing of that, so that a later attempt may succeed.
+func RefusalFix(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	switch status := httpStatus(text); {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden,
+		strings.Contains(text, "pull access denied"):
+		return "give podrun credentials of the registry with --registry-config or imagePullSecrets"
+	case status == http.StatusNotFound || status == http.StatusBadRequest, status == 0 && errdefs.IsNotFound(err):
+		return "check the image's name and tag"
+	}
+	return ""
+}
+
 // IsRefused reports whether a registry or containerd refused an image, or has no such image.
 func IsRefused(err error) bool {
 	var refused *RefusedError

@@ -17,10 +17,27 @@ import (
 type Lookup struct {
 	client *daemon.Client
 	cache  *Cache
+	// runcState is the directory of runc's state.
+	runcState string
 }
 
-// NewLookup returns a Lookup.
-func NewLookup(client *daemon.Client, cache *Cache) *Lookup { return &Lookup{client, cache} }
+// NewLookup returns a Lookup. runcState is the directory of runc's state.
+func NewLookup(client *daemon.Client, cache *Cache, runcState string) *Lookup {
+	return &Lookup{client, cache, runcState}
+}
+
+// Runs reports whether the program of a task runs that containerd calls created. If containerd dies
+// during a start, the shim gives the start up; the program may run all the same.
+func (l *Lookup) Runs(t *task.Process) bool {
+	began, known := began(l.runcState, t.ID)
+	return known && began || IsInside(int(t.Pid))
+}
+
+// NeverBegan reports whether it is certain that a task ended before the container's program began.
+func (l *Lookup) NeverBegan(t *task.Process) bool {
+	began, known := began(l.runcState, t.ID)
+	return known && !began
+}
 
 // Record returns the record of one of podrun's instances. A missing record is not an error; the
 // record of a container that is not podrun's is one.

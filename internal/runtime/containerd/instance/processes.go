@@ -62,14 +62,14 @@ func oomKills(text string) bool {
 	return false
 }
 
-// Began reports whether the program of a container has begun, from runc's state of the container
+// began reports whether the program of a container has begun, from runc's state of the container
 // in the directory runcState; known is false if there is none. Until the program may begin, runc's
 // init waits at a FIFO for `runc start`, which removes it afterwards. If containerd dies during a
 // start, `runc start` is killed: before init could write to the FIFO, which then ends with an exit
 // code of its own, or later, and then the FIFO stays although the program runs. A successful write
 // sets the FIFO's modification time; without one, the directory's is later, because runc writes its
 // state there once init is prepared. crun does all this in the same way.
-func Began(runcState, id string) (began, known bool) {
+func began(runcState, id string) (began, known bool) {
 	dir, err := os.Stat(filepath.Join(runcState, id)) // trusted: only root's
 	if err != nil {
 		return false, false

@@ -166,9 +166,8 @@ func (st *ContainerStarter) prepare(ctx context.Context, s runtime.Start) (*laun
 	}
 	machine, err := st.o.Machine.For(s.Pod, s.Container)
 	if err != nil {
-		return nil, &runtime.ReasonError{
-			Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err),
-		}
+		return nil, runtime.Permanent(runtime.ReasonConfig,
+			fmt.Errorf("container %s: %w", s.Container.Name, err))
 	}
 	if err := errors.Join(st.relabel(ctx, mounts, machine.FileLabel), chownManaged(mounts, users)); err != nil {
 		return nil, err
@@ -220,7 +219,11 @@ func (st *ContainerStarter) launch(ctx context.Context, l *launch) error {
 	if (daemon.IsRuntimeFailure(err) || errors.Is(err, errLedAstray)) && l.refused == nil {
 		// The container itself is the cause: its record stays, so that its state can still be
 		// inspected.
+		noProgram := daemon.IsNoProgram(err)
 		err = secretenv.Hush(err, l.secrets)
+		if noProgram {
+			err = &runtime.PermanentError{Fix: "check the container's command: its image has no such program", Err: err}
+		}
 		if left := st.o.Remover.DestroyTask(clean, key, c); left != nil {
 			st.o.Log.Warn("task of a failed start cannot be removed", "container", l.ID, "err", left)
 		}
@@ -291,7 +294,8 @@ func (st *ContainerStarter) runTask(ctx context.Context, l *launch) error {
 			return err
 		}
 	}
-	if l.refused = l.Started(); l.refused != nil {
+	who := l.public.Process.User
+	if l.refused = l.Started(pod.UserOf(who.UID, who.GID, who.AdditionalGids)); l.refused != nil {
 		return l.refused
 	}
 	l.begun = true

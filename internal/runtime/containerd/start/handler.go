@@ -62,8 +62,8 @@ func (hs *Handlers) of(p *v1.Pod) (handler, error) {
 	}
 	class, known := hs.classes[*p.Spec.RuntimeClassName]
 	if !known {
-		return h, &runtime.ReasonError{Reason: "FailedCreatePodSandBox",
-			Err: fmt.Errorf("runtime class %q is not in this node's --node-config", *p.Spec.RuntimeClassName)}
+		return h, runtime.Permanent("FailedCreatePodSandBox",
+			fmt.Errorf("runtime class %q is not in this node's --node-config", *p.Spec.RuntimeClassName))
 	}
 	if class.Runtime != "" && class.Runtime != DefaultRuntime {
 		h.name, h.options = class.Runtime, nil

@@ -117,8 +117,8 @@ func (st *SandboxStarter) allowSysctls(p *v1.Pod) error {
 	}
 	for _, s := range p.Spec.SecurityContext.Sysctls {
 		if !pod.SafeSysctl(s.Name, st.o.AllowedSysctls) {
-			return &runtime.ReasonError{Reason: "SysctlForbidden",
-				Err: fmt.Errorf("sysctl %s is not safe, and not among this node's --allowed-unsafe-sysctls", s.Name)}
+			return runtime.Permanent("SysctlForbidden",
+				fmt.Errorf("sysctl %s is not safe, and not among this node's --allowed-unsafe-sysctls", s.Name))
 		}
 	}
 	return nil
@@ -131,18 +131,14 @@ func (st *SandboxStarter) allowUsers(p *v1.Pod) error {
 		return nil
 	}
 	if share := p.Spec.ShareProcessNamespace; share != nil && *share {
-		return &runtime.ReasonError{
-			Reason: "FailedCreatePodSandBox",
-			Err:    errors.New("hostUsers: false beside shareProcessNamespace: true is not supported"),
-		}
+		return runtime.Permanent("FailedCreatePodSandBox",
+			errors.New("hostUsers: false beside shareProcessNamespace: true is not supported"))
 	}
 	if st.o.Client.Remaps {
 		return nil
 	}
-	return &runtime.ReasonError{
-		Reason: "FailedCreatePodSandBox",
-		Err: fmt.Errorf("hostUsers: false: containerd's snapshotter %s cannot give the pod's users their root "+
+	return runtime.Permanent("FailedCreatePodSandBox",
+		fmt.Errorf("hostUsers: false: containerd's snapshotter %s cannot give the pod's users their root "+
 			"filesystem here: that needs overlayfs, containerd 2.0 and Linux 5.19 "+
-			"(see ctr plugins list -d, capability %s)", st.o.Client.Snapshotter, daemon.RemapIDs),
-	}
+			"(see ctr plugins list -d, capability %s)", st.o.Client.Snapshotter, daemon.RemapIDs))
 }

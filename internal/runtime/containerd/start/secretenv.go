@@ -27,7 +27,7 @@ func (st *ContainerStarter) withhold(l *launch, in oci.Input, full *specs.Spec) 
 		return full, nil
 	}
 	if !l.handler.isRunc() {
-		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf(
+		return nil, &runtime.ReasonError{Reason: runtime.ReasonConfig, Err: fmt.Errorf(
 			"container %s: the runtime %s would have the Secret's value of the variable %s kept on disk; "+
 				"mount the Secret as a volume instead",
 			l.Container.Name, l.handler.name, in.Env[first].Name)}

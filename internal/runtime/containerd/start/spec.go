@@ -30,9 +30,8 @@ func (st *ContainerStarter) namespaces(s pod.Sandbox) oci.Namespaces {
 func (st *ContainerStarter) buildSpec(l *launch, input oci.Input) error {
 	spec, err := oci.Build(input)
 	if err != nil {
-		return &runtime.ReasonError{
-			Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", l.Container.Name, err),
-		}
+		return runtime.Permanent(runtime.ReasonConfig,
+			fmt.Errorf("container %s: %w", l.Container.Name, err))
 	}
 	if err := st.addHostDetails(l, spec); err != nil {
 		return err
@@ -100,7 +99,7 @@ func (st *ContainerStarter) addDevices(l *launch, spec *specs.Spec) error {
 		return nil
 	}
 	fail := func(err error) error {
-		return &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("adding devices: %w", err)}
+		return &runtime.ReasonError{Reason: runtime.ReasonConfig, Err: fmt.Errorf("adding devices: %w", err)}
 	}
 	if err != nil {
 		return fail(err)

@@ -114,7 +114,7 @@ func (s *Stopper) ReapContainer(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	prepared := t != nil && t.Status == task.Status_CREATED && !instance.IsInside(int(t.Pid))
+	prepared := t != nil && t.Status == task.Status_CREATED && !s.lookup.Runs(t)
 	if t != nil && t.Status != task.Status_STOPPED && !prepared {
 		return fmt.Errorf("container %s has not exited: it is %s", id, t.Status)
 	}

@@ -57,9 +57,7 @@ func New(o Options) *Puller { return &Puller{o: o} }
 func (p *Puller) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Image, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
-		return pod.Image{}, &runtime.ReasonError{
-			Reason: reasonInvalidImageName, Err: fmt.Errorf("image %q: %w", ref, err),
-		}
+		return pod.Image{}, runtime.Permanent(reasonInvalidImageName, fmt.Errorf("image %q: %w", ref, err))
 	}
 	return p.pulls.Pull(ctx, named.String()+registry.Logins(logins).Key(),
 		func(ctx context.Context, meter *registry.Meter) (pod.Image, error) {
@@ -83,6 +81,7 @@ func (p *Puller) pull(
 ) (pod.Image, error) {
 	pulled, err := p.obtain(ctx, named, logins, meter)
 	var content *unpacked.Image
+	fix := daemon.RefusalFix(err)
 	if err == nil {
 		content, err = p.o.Finder.Ready(ctx, pulled)
 	}
@@ -90,6 +89,9 @@ func (p *Puller) pull(
 		err = daemon.FetchError(daemon.Mapped("pulling image "+named.String(), err))
 		if daemon.IsInterrupted(ctx, err) {
 			return pod.Image{}, err
+		}
+		if fix != "" {
+			err = &runtime.PermanentError{Fix: fix, Err: err}
 		}
 		return pod.Image{}, &runtime.ReasonError{Reason: reasonErrImagePull, Err: err}
 	}

@@ -1,0 +1,72 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/query"
+	"podrun.io/podrun/internal/cli/restart"
+)
+
+func restartCommand(a *app) *cobra.Command {
+	var o restart.Options
+	var container string
+	c := &cobra.Command{
+		Use:   "restart POD [CONTAINER]",
+		Short: "Restart the containers of a pod gracefully",
+		Long: "restart terminates a container, or all containers of a pod that run, within the grace period, and\n" +
+			"starts them again at once, whatever the restartPolicy. It counts as a restart. A wait for a back-off\n" +
+			"ends at once, and the back-off begins anew. The pod keeps its address and its volumes; init\n" +
+			"containers that have succeeded do not run again, and sidecars are terminated last.\n\n" +
+			"The process that runs the pod, serve or once, restarts the containers; it continues if restart is\n" +
+			"interrupted. restart exits when the containers run again.",
+		Example: "  podrun restart web\n  podrun restart web proxy",
+		Args:    argCount(1, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := cli.NeedRoot(c.CommandPath()); err != nil {
+				return err
+			}
+			o.Pod, o.Container = args[0], container
+			switch {
+			case len(args) == 2 && container != "":
+				return usage(c, errors.New("name the container once: as an argument or with --container"))
+			case len(args) == 2:
+				o.Container = args[1]
+			}
+			if o.Timeout < 0 {
+				return usage(c, fmt.Errorf("--timeout %s: must not be negative", o.Timeout))
+			}
+			return a.restarter().Pod(c.Context(), o)
+		},
+	}
+	c.Flags().StringVarP(&o.Namespace, "namespace", "n", "default", "namespace of the pod")
+	c.Flags().StringVarP(&container, "container", "c", "", "container to restart (default: all)")
+	c.Flags().DurationVar(&o.Timeout, "timeout", 2*time.Minute,
+		"maximum time to wait until the containers run again; 0: do not wait for that")
+	c.ValidArgsFunction = a.completePodAndContainer()
+	a.completeFlags(c)
+	return c
+}
+
+// deleteCommand is what users of kubectl type. It only explains what podrun has instead.
+func deleteCommand(a *app) *cobra.Command {
+	var namespace string
+	c := &cobra.Command{
+		Use:     "delete [pod NAME]",
+		Hidden:  true,
+		Short:   "Explain how to remove a pod",
+		Long:    "delete removes nothing: it says how the pod is removed.",
+		Example: "  podrun delete pod web",
+		// Whatever kubectl's flags are, the answer is the same.
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
+		RunE: func(_ *cobra.Command, args []string) error {
+			return query.ExplainDelete(a.pods(), namespace, args)
+		},
+	}
+	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pod")
+	return c
+}

@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// NeedCapabilities returns an error unless the process, which runs as root, may create namespaces, mounts and
+// cgroups. In a container that is not privileged it may not, and no pod could ever start.
+func NeedCapabilities(command string) error {
+	var missing string
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var has [2]unix.CapUserData
+	if err := unix.Capget(&header, &has[0]); err != nil {
+		return nil // the first mount will tell
+	}
+	var cgroups unix.Statfs_t
+	switch {
+	case has[0].Effective&(1<<unix.CAP_SYS_ADMIN) == 0:
+		missing = "needs the capability CAP_SYS_ADMIN, which this process does not have"
+	case has[0].Effective&(1<<unix.CAP_NET_ADMIN) == 0:
+		missing = "needs the capability CAP_NET_ADMIN, which this process does not have"
+	case unix.Statfs("/sys/fs/cgroup", &cgroups) == nil && cgroups.Type == unix.CGROUP2_SUPER_MAGIC &&
+		cgroups.Flags&unix.ST_RDONLY != 0:
+		missing = "cannot create cgroups: /sys/fs/cgroup is mounted read-only"
+	default:
+		return nil
+	}
+	return &Error{
+		Code: ExitUsage, Err: fmt.Errorf("%s %s", command, missing),
+		Hint: "nothing was started; run the container with --privileged",
+	}
+}

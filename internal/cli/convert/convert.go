@@ -1,0 +1,148 @@
+// Package convert makes manifests for podrun of other documents: of pods as an API server shows them,
+// of Deployments and other workloads, and of compose files. It names everything that it leaves out.
+//
+// The package does not decide whether podrun can use what it makes. Begin reading at File.
+package convert
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/manifest/minimal"
+)
+
+// Options are the surroundings of a file.
+type Options struct {
+	// Dir is the directory to which paths in compose files are relative.
+	Dir string
+	// Env returns a variable that a compose file refers to.
+	Env func(name string) (value string, is bool)
+	// ReadFile reads a file that a compose file names.
+	ReadFile func(path string) ([]byte, error)
+}
+
+// Result is what was made of a file.
+type Result struct {
+	// Documents are in YAML.
+	Documents [][]byte
+	// Dropped are the things that were left out, or that are not as they were; each names the object
+	// and the field.
+	Dropped []string
+	// Failed are the objects of which nothing could be made although something should have been.
+	Failed []string
+}
+
+// maxDocuments limits what is made of a file.
+const maxDocuments = 10_000
+
+// File converts the text of a file.
+func File(text []byte, o Options) (Result, error) {
+	docs, errs := decode.Parse(text)
+	if len(errs) > 0 {
+		all := make([]error, len(errs))
+		for i := range errs {
+			all[i] = errs[i]
+		}
+		return Result{}, errors.Join(all...)
+	}
+	if len(docs) == 0 {
+		return Result{}, errors.New("is empty")
+	}
+	c := &converter{Options: o}
+	for _, d := range docs {
+		object, is := d.Value.(map[string]any)
+		switch {
+		case !is:
+			return Result{}, fmt.Errorf("line %d: is not an object", d.Line)
+		case object["kind"] == nil && object["services"] != nil:
+			c.compose(object)
+		case object["kind"] == nil:
+			return Result{}, fmt.Errorf("line %d: is neither an object of Kubernetes (no kind) nor a compose file (no services)", d.Line)
+		default:
+			c.kubernetes(object)
+		}
+		if len(c.Documents) > maxDocuments {
+			return Result{}, fmt.Errorf("has more than %d objects", maxDocuments)
+		}
+	}
+	return c.Result, nil
+}
+
+// converter collects the result.
+type converter struct {
+	Options
+	Result
+}
+
+// drop records that a field was left out, and why or what to do instead.
+func (c *converter) drop(object, field, why string) {
+	c.Dropped = append(c.Dropped, fmt.Sprintf("%s: %s: %s", object, field, why))
+}
+
+// fail records that nothing could be made of an object.
+func (c *converter) fail(object string, err error) {
+	c.Failed = append(c.Failed, fmt.Sprintf("%s: %v", object, err))
+}
+
+// add adds a pod to the documents.
+func (c *converter) add(object string, p *v1.Pod) {
+	text, err := minimal.Manifest(p, true)
+	if err != nil {
+		c.fail(object, err)
+		return
+	}
+	c.Documents = append(c.Documents, text)
+}
+
+// addTree adds an object that is as the user wrote it.
+func (c *converter) addTree(object string, tree map[string]any) {
+	text, err := yaml.Marshal(tree)
+	if err != nil {
+		c.fail(object, err)
+		return
+	}
+	c.Documents = append(c.Documents, text)
+}
+
+// into converts a tree into a Go type of Kubernetes' API.
+func into(tree, to any) error {
+	text, err := json.Marshal(tree)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, to)
+}
+
+// at returns the object at a path in a tree; nil if there is none.
+func at(tree map[string]any, path ...string) map[string]any {
+	for _, name := range path {
+		tree, _ = tree[name].(map[string]any)
+	}
+	return tree
+}
+
+// text returns the string at a key of a tree; "" if there is none.
+func text(tree map[string]any, key string) string {
+	s, _ := tree[key].(string)
+	return s
+}
+
+// absolute returns a path of a compose file.
+func (c *converter) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(cmp.Or(c.Dir, "/"), path)
+}
+
+// sorted returns the keys of a tree in order.
+func sorted[T any](tree map[string]T) []string { return slices.Sorted(maps.Keys(tree)) }

@@ -1,0 +1,101 @@
+package lint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/convert"
+	"podrun.io/podrun/internal/sys/fileerror"
+)
+
+// ConvertHelp is the help of podrun convert.
+const ConvertHelp = `convert prints manifests for podrun that are made of: pods as kubectl get -o yaml prints them;
+Deployments, StatefulSets, DaemonSets, ReplicaSets, Jobs and CronJobs, each of which becomes one pod;
+ConfigMaps and Secrets, as they are; lists of all these; and compose files, of which each service
+becomes a pod with the service's name.
+
+Standard error names each thing that is left out or becomes something else, and what podrun
+validate would say about the result. $NAME in a compose file is a variable of the environment, or of
+the file .env beside it.
+
+Exit code: 0 the result can be used; 1 it cannot, or something could not be converted; 2 a file cannot
+be read.`
+
+// Convert prints what package convert makes of files, names what that leaves out, and checks the
+// result.
+func Convert(ctx context.Context, paths []string, streams cli.Streams, o Options) error {
+	var all bytes.Buffer
+	failed := false
+	for _, path := range paths {
+		made, err := convertFile(path, streams.In)
+		name := path
+		if path == "-" {
+			name = "standard input"
+		}
+		if err != nil {
+			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s: %w", name, err)}
+		}
+		for _, dropped := range made.Dropped {
+			fmt.Fprintf(streams.ErrOut, "%s: %s\n", name, cli.Plain(dropped))
+		}
+		for _, why := range made.Failed {
+			failed = true
+			fmt.Fprintf(streams.ErrOut, "%s: not converted: %s\n", name, cli.Plain(why))
+		}
+		for _, document := range made.Documents {
+			if all.Len() > 0 {
+				all.WriteString("---\n")
+			}
+			all.Write(document)
+		}
+	}
+	if _, err := streams.Out.Write(all.Bytes()); err != nil {
+		return err
+	}
+	if all.Len() > 0 {
+		o.Stdin = &all
+		findings, err := Check(ctx, []string{"-"}, o)
+		if err != nil {
+			return err
+		}
+		for _, e := range findings.Errors {
+			failed = true
+			fmt.Fprintf(streams.ErrOut, "the result cannot be used: line %d: %s: %s\n", e.Line, e.Field, cli.Plain(e.Message))
+		}
+	}
+	if failed {
+		return &cli.Error{Code: cli.ExitFailed, Err: errors.New("not everything could be converted")}
+	}
+	return nil
+}
+
+// convertFile converts one file, or standard input.
+func convertFile(path string, stdin io.Reader) (convert.Result, error) {
+	read, dir := os.ReadFile, filepath.Dir(path)
+	if path == "-" {
+		read, dir = func(string) ([]byte, error) { return io.ReadAll(stdin) }, "."
+	}
+	text, err := read(path)
+	if err != nil {
+		return convert.Result{}, fileerror.Cause(err)
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return convert.Result{}, err
+	}
+	return convert.File(text, convert.Options{Dir: dir, Env: os.LookupEnv, ReadFile: readNamed})
+}
+
+// readNamed reads a file; its errors name it.
+func readNamed(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fileerror.Named(err)
+	}
+	return text, nil
+}

@@ -1,0 +1,76 @@
+package list
+
+import (
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/cli/flags"
+	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/query"
+)
+
+// Flags are the flags of all lists, as those of kubectl get.
+type Flags struct {
+	flags.Pods
+	Output     string
+	NoHeaders  bool
+	Watch      bool
+	showLabels bool
+	order      string
+}
+
+// AddTo adds the flags to f.
+func (l *Flags) AddTo(f *pflag.FlagSet) {
+	l.Add(f)
+	l.AddFiles(f)
+	f.StringVarP(&l.Output, "output", "o", "", "output format: "+printers.Formats+";\n"+
+		"or manifest: what can be put back into the directory of manifests")
+	f.BoolVar(&l.NoHeaders, "no-headers", false, "do not print headers")
+	f.BoolVar(&l.showLabels, "show-labels", false, "show the labels of pods in a column")
+	f.StringVar(&l.order, "sort-by", "", "sort by a field, such as .metadata.creationTimestamp")
+	f.BoolVarP(&l.Watch, "watch", "w", false, "after listing the pods, watch for changes")
+}
+
+// manifestFormat is the format of -o that prints pods as manifests.
+const manifestFormat = "manifest"
+
+// PodOptions checks the flags and returns the options of a list of pods.
+func (l *Flags) PodOptions(dirs layout.Dirs) (Options, error) {
+	if l.Output != manifestFormat {
+		return l.Options()
+	}
+	as := *l
+	as.Output = ""
+	o, err := as.Options()
+	if err == nil && l.Watch {
+		err = errors.New("-o manifest: of use without --watch only")
+	}
+	o.Manifests, o.NoSuffix = true, flags.NoSuffix(dirs)
+	return o, err
+}
+
+// WorkloadOptions checks the flags and returns the options of a list of workloads.
+func (l *Flags) WorkloadOptions() (Options, error) {
+	if l.Watch || l.Output == manifestFormat {
+		return Options{}, errors.New("workloads are listed all at once: --watch and -o manifest are of pods only")
+	}
+	return l.Options()
+}
+
+// Options checks the flags and returns the options of a list.
+func (l *Flags) Options() (Options, error) {
+	format, err := printers.ParseFormat(l.Output)
+	if err != nil {
+		return Options{}, err
+	}
+	order, err := printers.ParseOrder(l.order)
+	if err == nil && order != nil && l.Watch {
+		err = errors.New("only one of --sort-by and --watch may be used: changes are printed as they happen")
+	}
+	return Options{
+		Selection: query.Selection{Namespace: l.Namespace, AllNamespaces: l.AllNamespaces, Labels: l.Selector},
+		Format:    format, NoHeaders: l.NoHeaders, Watch: l.Watch, ShowLabels: l.showLabels, Order: order,
+	}, err
+}

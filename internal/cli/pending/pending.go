@@ -1,0 +1,130 @@
+// Package pending says what the serve that runs, or ran last, would do with the manifests as they are
+// now: for podrun get while serve is down, and for podrun wait, which need not wait for a pod that no
+// manifest names.
+//
+// It reads manifests only if they are files: other sources may take long, or run something. Begin
+// reading at Serve.
+package pending
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/flags"
+	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/query"
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/changes"
+	"podrun.io/podrun/internal/pod"
+)
+
+// Serve is the serve of the directories in Options, which runs or ran last.
+type Serve struct {
+	Options agent.Options
+	Reader  *query.Reader
+	Streams cli.Streams
+}
+
+// readTime is how long the manifests may take to be read.
+const readTime = 3 * time.Second
+
+// diff returns what serve would change, as podrun diff does. ok is false if that is not known.
+func (s Serve) diff(ctx context.Context) (all []changes.Change, desired manifest.Desired, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	o, ok, err := flags.AsServe(s.Options)
+	if err == nil && ok {
+		all, desired, err = agent.Diff(ctx, o)
+	}
+	return all, desired, ok && err == nil
+}
+
+// maxNamed is the maximum number of pods that Text names for each action.
+const maxNamed = 3
+
+// Text says what serve would do if it was started, as the end of a sentence; "" if it is not known.
+func (s Serve) Text(ctx context.Context) string {
+	all, desired, ok := s.diff(ctx)
+	if !ok {
+		return ""
+	}
+	names := map[changes.Action][]string{}
+	for _, c := range all {
+		if c.Action != changes.Keep {
+			names[c.Action] = append(names[c.Action], c.Key.String())
+		}
+	}
+	var parts []string
+	for _, action := range []changes.Action{changes.Create, changes.Replace, changes.Update, changes.Remove} {
+		all := names[action]
+		if len(all) == 0 {
+			continue
+		}
+		part := string(action) + " " + strings.Join(all[:min(len(all), maxNamed)], ", ")
+		if more := len(all) - maxNamed; more > 0 {
+			part += fmt.Sprintf(" and %d more", more)
+		}
+		parts = append(parts, part)
+	}
+	text := "change nothing"
+	if len(parts) > 0 {
+		text = strings.Join(parts, "; ")
+	}
+	if len(desired.Problems) > 0 {
+		text += ", and cannot use " + printers.Count(len(desired.Problems), "manifest")
+	}
+	return text
+}
+
+// CheckAwaited returns an error if a pod that does not exist is in no manifest of the serve that runs, and warns if no
+// process runs that could create it.
+func (s Serve) CheckAwaited(ctx context.Context, keys []pod.Key) error {
+	there, err := s.Reader.Pods()
+	if err != nil {
+		return err
+	}
+	missing := slices.DeleteFunc(slices.Clone(keys), func(key pod.Key) bool {
+		_, err := query.FindIn(there, key.Namespace, key.Name)
+		return err == nil
+	})
+	if len(missing) == 0 {
+		return nil
+	}
+	if !owner.Serving(s.Options.Dirs) {
+		if _, alive := s.Reader.Owners.LastSeen(); !alive {
+			cli.Warnf(s.Streams.ErrOut, "pod %s does not exist, and no podrun process runs that could create it",
+				missing[0].Name)
+		}
+		return nil
+	}
+	_, desired, ok := s.diff(ctx)
+	switch {
+	case !ok || !desired.Complete:
+		return nil
+	case len(desired.Problems) > 0: // one of them may be the pod's
+		cli.Warnf(s.Streams.ErrOut, "pod %s does not exist; manifest cannot be used: %v", missing[0].Name,
+			desired.Problems[0].Err)
+		return nil
+	}
+	named := append(slices.Collect(maps.Values(desired.Pods)), there...)
+	for _, key := range missing {
+		_, err := query.FindIn(named, key.Namespace, key.Name)
+		var notFound *query.NotFoundError
+		var failed *cli.Error
+		if errors.As(err, &notFound) && errors.As(err, &failed) {
+			return &cli.Error{
+				Code: cli.ExitFailed, Hint: failed.Hint,
+				Err: fmt.Errorf("%w, and no manifest of podrun serve names it", err),
+			}
+		}
+	}
+	return nil
+}

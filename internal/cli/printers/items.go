@@ -1,0 +1,90 @@
+package printers
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"podrun.io/podrun/internal/cli"
+)
+
+// Item is an object of any kind to print.
+type Item struct {
+	Namespace, Name string
+	// Row are the cells of the standard table.
+	Row []string
+	// Object is printed as JSON, as YAML, or with a template.
+	Object any
+}
+
+// Items prints objects of one kind in one format.
+type Items struct {
+	Format        Format
+	NoHeaders     bool
+	AllNamespaces bool
+	// Single prints the only item as an object, not as a list.
+	Single bool
+	Kind   string
+	Header []string
+}
+
+// Print prints items once.
+func (v Items) Print(out io.Writer, items []Item) error {
+	switch {
+	case v.Format.rows():
+		rows, err := v.rowsOf(items)
+		if err != nil {
+			return err
+		}
+		return Rows(out, rows...)
+	case v.Format.isName():
+		for _, item := range items {
+			if _, err := fmt.Fprintf(out, "%s.apps/%s\n", strings.ToLower(v.Kind), item.Name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	objects := []any{}
+	for _, item := range items {
+		objects = append(objects, item.Object)
+	}
+	var all any = map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}
+	if v.Single {
+		all = objects[0]
+	}
+	text, err := v.Format.Marshal(all)
+	if err == nil {
+		_, err = cli.ForTerminal(out).Write(text)
+	}
+	return err
+}
+
+// rowsOf returns items as rows of a table, after the headers unless NoHeaders is set.
+func (v Items) rowsOf(items []Item) ([][]string, error) {
+	var rows [][]string
+	lead := func(namespace string, row []string) []string {
+		if v.AllNamespaces && v.Format.custom == nil {
+			return append([]string{namespace}, row...)
+		}
+		return row
+	}
+	header := v.Header
+	if v.Format.custom != nil {
+		header = v.Format.headers()
+	}
+	if !v.NoHeaders {
+		rows = append(rows, lead("NAMESPACE", header))
+	}
+	for _, item := range items {
+		row := item.Row
+		if v.Format.custom != nil {
+			var err error
+			if row, err = v.Format.customRow(item.Object); err != nil {
+				return nil, err
+			}
+		}
+		rows = append(rows, lead(item.Namespace, row))
+	}
+	return rows, nil
+}

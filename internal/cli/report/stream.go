@@ -1,0 +1,271 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/containerlog"
+	"podrun.io/podrun/internal/containerlog/cri"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status/summary"
+)
+
+// Stream prints the logs of the containers of a run as they are written: each line at once, after
+// the name of its pod and container. Its methods are safe for concurrent use.
+type Stream struct {
+	Out, ErrOut io.Writer
+	// Coloured gives the names colours.
+	Coloured bool
+	Groups   *Groups
+	Dirs     layout.Dirs
+	Log      *slog.Logger
+	// Began is when the run began. What containers wrote before that is not printed.
+	Began time.Time
+
+	mu      sync.Mutex
+	readers map[pod.Instance]*streamReader
+	colours map[string]string // by name
+	group   string            // the name whose lines are printed in a group now
+
+	// writing is held while lines are written.
+	writing sync.Mutex
+}
+
+// streamReader reads the log of one instance.
+type streamReader struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when all of the log is printed
+}
+
+// Follow prints the logs of the instances of p from now on, those that have ended included.
+func (s *Stream) Follow(p *v1.Pod) {
+	for _, role := range summary.Roles(p) {
+		if role.Status == nil {
+			continue
+		}
+		i := pod.Instance{Key: pod.KeyOf(p), UID: p.UID, Container: role.Container.Name}
+		restarts := int(role.Status.RestartCount)
+		state, last := role.Status.State, role.Status.LastTerminationState.Terminated
+		waits := state.Running == nil && state.Terminated == nil
+		if last != nil && !last.FinishedAt.Before(&metav1.Time{Time: s.Began}) {
+			of := i
+			of.ID, of.Attempt = pod.IDOf(last.ContainerID), restarts
+			if !waits {
+				of.Attempt--
+			}
+			s.follow(of, shortName(p)+"/"+i.Container, last.StartedAt.Time)
+		}
+		i.ID, i.Attempt = role.InstanceID(), restarts
+		switch {
+		case state.Running != nil:
+			s.follow(i, shortName(p)+"/"+i.Container, state.Running.StartedAt.Time)
+		case state.Terminated != nil:
+			if state.Terminated.FinishedAt.Before(&metav1.Time{Time: s.Began}) {
+				continue // in an earlier run
+			}
+			s.follow(i, shortName(p)+"/"+i.Container, state.Terminated.StartedAt.Time)
+		}
+	}
+}
+
+// follow begins to print the log of an instance that was started at a time.
+func (s *Stream) follow(i pod.Instance, name string, started time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.readers == nil {
+		s.readers, s.colours = map[pod.Instance]*streamReader{}, map[string]string{}
+	}
+	if s.readers[i] != nil || i.ID == "" || i.Attempt < 0 {
+		return
+	}
+	o := cri.ReadOptions{Follow: true}
+	if started.Before(s.Began) {
+		o.Since = s.Began
+	}
+	if _, has := s.colours[name]; !has {
+		s.colours[name] = printers.SeriesColour(len(s.colours))
+	}
+	label := name + " | "
+	if s.Coloured {
+		label = printers.Colour(name+" |", s.colours[name]) + " "
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &streamReader{cancel: cancel, done: make(chan struct{})}
+	s.readers[i] = r
+	go s.read(ctx, r, i, [2]string{name, label}, o)
+}
+
+// read prints the log of an instance. name has the instance's name, and what precedes its lines.
+func (s *Stream) read(ctx context.Context, r *streamReader, i pod.Instance, name [2]string, o cri.ReadOptions) {
+	defer close(r.done)
+	defer r.cancel()
+	out := &streamWriter{stream: s, to: s.Out, name: name[0], label: name[1]}
+	errOut := &streamWriter{stream: s, to: s.ErrOut, name: name[0], label: name[1]}
+	if s.Groups.enabled() {
+		errOut.to = s.Out // the marks of groups are there
+	}
+	reader := containerlog.Reader{Dirs: s.Dirs, Warn: func(err error) {
+		s.Log.Debug("the newest lines of a container log may be missing", "container", name[0], "err", err)
+	}}
+	if err := reader.Read(ctx, i, o, cli.ForTerminal(out), cli.ForTerminal(errOut)); err != nil && ctx.Err() == nil {
+		s.Log.Debug("reading container log failed", "container", name[0], "err", err)
+	}
+	out.end()
+	errOut.end()
+	s.endGroup(name[0])
+}
+
+// Wait waits until everything that the ended containers of p have written is printed, or until
+// stop is closed.
+func (s *Stream) Wait(p *v1.Pod, stop <-chan struct{}) {
+	running := map[string]bool{}
+	for _, c := range allStatuses(p) {
+		running[c.Name] = c.State.Running != nil
+	}
+	s.wait(stop, func(i pod.Instance) bool {
+		return i.Key == pod.KeyOf(p) && i.UID == p.UID && !running[i.Container]
+	})
+}
+
+// removalDelay is how long the removal of a log waits until it is printed.
+const removalDelay = 5 * time.Second
+
+// Removing waits until the logs of a pod, whose containers have ended, are printed. It is called before they
+// are removed.
+func (s *Stream) Removing(key pod.Key, uid pod.UID) {
+	stop := make(chan struct{})
+	timer := time.AfterFunc(removalDelay, func() { close(stop) })
+	defer timer.Stop()
+	s.wait(stop, func(i pod.Instance) bool { return i.Key == key && i.UID == uid })
+}
+
+func (s *Stream) wait(stop <-chan struct{}, which func(pod.Instance) bool) {
+	s.mu.Lock()
+	var all []*streamReader
+	for i, r := range s.readers {
+		if which(i) {
+			all = append(all, r)
+		}
+	}
+	s.mu.Unlock()
+	for _, r := range all {
+		select {
+		case <-r.done:
+		case <-stop:
+			return
+		}
+	}
+}
+
+// Close ends the printing of what still runs. It waits for readers that are writing, unless hurry is closed.
+func (s *Stream) Close(hurry <-chan struct{}) {
+	s.mu.Lock()
+	for _, r := range s.readers {
+		r.cancel()
+	}
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.wait(nil, func(pod.Instance) bool { return true })
+	}()
+	select {
+	case <-done:
+	case <-hurry:
+	case <-time.After(time.Second): // nobody reads the output
+	}
+}
+
+// endGroup ends the group of a container's lines if it is the current one.
+func (s *Stream) endGroup(name string) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.group == name && name != "" {
+		s.group = ""
+		_, _ = io.WriteString(s.Out, s.Groups.end())
+	}
+}
+
+// longestLine is how much of a line without an end is kept until it is printed as a line.
+const longestLine = 64 << 10
+
+// streamWriter writes whole lines of one container.
+type streamWriter struct {
+	stream      *Stream
+	to          io.Writer
+	name, label string
+	rest        []byte // a line whose end has not been written yet
+}
+
+// Underlying returns the writer that the lines are written to.
+func (w *streamWriter) Underlying() io.Writer {
+	if u, ok := w.to.(interface{ Underlying() io.Writer }); ok {
+		return u.Underlying()
+	}
+	return w.to
+}
+
+// Write implements io.Writer.
+func (w *streamWriter) Write(b []byte) (int, error) {
+	var text []byte
+	for line := range bytes.Lines(b) {
+		w.rest = append(w.rest, line...)
+		if !bytes.HasSuffix(line, []byte{'\n'}) {
+			if len(w.rest) < longestLine {
+				continue
+			}
+			w.rest = append(w.rest, '\n')
+		}
+		text = append(append(text, w.label...), w.rest...)
+		w.rest = w.rest[:0]
+	}
+	if len(text) == 0 {
+		return len(b), nil
+	}
+	s := w.stream
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.Groups.enabled() && s.group != w.name {
+		mark := s.Groups.begin(w.name)
+		if s.group != "" {
+			mark = s.Groups.end() + mark
+		}
+		s.group = w.name
+		if _, err := io.WriteString(s.Out, mark); err != nil {
+			return 0, err
+		}
+		s.Groups.began()
+	}
+	if _, err := s.Groups.Guard(w.to).Write(text); err != nil { // whole lines
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// end writes a last line that has no line feed.
+func (w *streamWriter) end() {
+	if len(w.rest) > 0 {
+		_, _ = w.Write([]byte{'\n'})
+	}
+}
+
+// shortName returns the name of a pod in its manifest, without the node's name, and with the namespace if it
+// is not the default one.
+func shortName(p *v1.Pod) string {
+	name := pod.ManifestName(p)
+	if p.Namespace != v1.NamespaceDefault {
+		return fmt.Sprintf("%s/%s", p.Namespace, name)
+	}
+	return name
+}

@@ -1,0 +1,177 @@
+// Package documents has what the kinds of workloads have in common, whatever their Go types are: their
+// metadata, template, defaults, validation, and which pods they make. It is pure. It decodes nothing,
+// and does not know what the template's pod may have.
+//
+// Begin reading at New.
+package documents
+
+import (
+	"fmt"
+	"reflect"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"podrun.io/podrun/internal/manifest/defaults"
+	"podrun.io/podrun/internal/manifest/validate/workloads"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
+)
+
+// TemplatePath is the path of the template in a workload.
+const TemplatePath = "spec.template"
+
+// Document is a workload that is decoded into Object.
+type Document struct {
+	Object runtime.Object
+	// Meta and Template are parts of Object.
+	Meta     *metav1.ObjectMeta
+	Template *v1.PodTemplateSpec
+}
+
+// New returns an empty document of a kind.
+func New(kind workload.Kind) Document {
+	switch kind {
+	case workload.Deployment:
+		o := &appsv1.Deployment{}
+		return Document{o, &o.ObjectMeta, &o.Spec.Template}
+	case workload.ReplicaSet:
+		o := &appsv1.ReplicaSet{}
+		return Document{o, &o.ObjectMeta, &o.Spec.Template}
+	case workload.StatefulSet:
+		o := &appsv1.StatefulSet{}
+		return Document{o, &o.ObjectMeta, &o.Spec.Template}
+	case workload.DaemonSet:
+		o := &appsv1.DaemonSet{}
+		return Document{o, &o.ObjectMeta, &o.Spec.Template}
+	}
+	panic(fmt.Sprintf("no workload has the kind %q", kind))
+}
+
+// Type returns the type of Object.
+func (d Document) Type() reflect.Type { return reflect.TypeOf(d.Object).Elem() }
+
+// SetDefaults sets the fields, but for those of the template, that the manifest omits.
+func (d Document) SetDefaults() {
+	switch o := d.Object.(type) {
+	case *appsv1.Deployment:
+		defaults.Deployment(o)
+	case *appsv1.ReplicaSet:
+		defaults.ReplicaSet(o)
+	case *appsv1.StatefulSet:
+		defaults.StatefulSet(o)
+	case *appsv1.DaemonSet:
+		defaults.DaemonSet(o)
+	}
+}
+
+// Workload returns the workload, without its template. The document has its defaults.
+func (d Document) Workload() *workload.Workload {
+	w := &workload.Workload{Object: d.Object, Replicas: 1}
+	w.Kind = workload.Kind(d.Object.GetObjectKind().GroupVersionKind().Kind)
+	w.Key = pod.Key{Namespace: d.Meta.Namespace, Name: d.Meta.Name}
+	switch o := d.Object.(type) {
+	case *appsv1.Deployment:
+		w.Replicas = int(*o.Spec.Replicas)
+	case *appsv1.ReplicaSet:
+		w.Replicas = int(*o.Spec.Replicas)
+	case *appsv1.StatefulSet:
+		w.Replicas = int(*o.Spec.Replicas)
+		w.Ordered = o.Spec.PodManagementPolicy == appsv1.OrderedReadyPodManagement
+		if o.Spec.Ordinals != nil {
+			w.Start = int(o.Spec.Ordinals.Start)
+		}
+		for i := range o.Spec.VolumeClaimTemplates {
+			w.Claims = append(w.Claims, o.Spec.VolumeClaimTemplates[i].Name)
+		}
+	}
+	return w
+}
+
+// Pod returns the pod of the template, under the name in manifests of the last pod of the workload,
+// which is the longest one.
+func (d Document) Pod(w *workload.Workload) *v1.Pod {
+	t := d.Template.DeepCopy()
+	p := &v1.Pod{Spec: t.Spec}
+	p.Namespace, p.Labels, p.Annotations = d.Meta.Namespace, t.Labels, t.Annotations
+	p.Name = w.Last()
+	set, ok := d.Object.(*appsv1.StatefulSet)
+	if !ok {
+		return p
+	}
+	p.Spec.Hostname, p.Spec.Subdomain = "", "" // given by the StatefulSet
+	for _, claim := range w.Claims {
+		setClaim(p, claim, claim+"-"+p.Name)
+	}
+	if len(validation.IsDNS1123Label(set.Spec.ServiceName)) == 0 {
+		p.Spec.Subdomain = set.Spec.ServiceName
+	}
+	return p
+}
+
+// setClaim makes the volume with a name one of a claim. It adds the volume if the pod has none.
+func setClaim(p *v1.Pod, name, claim string) {
+	source := v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}
+	for i := range p.Spec.Volumes {
+		if p.Spec.Volumes[i].Name == name {
+			p.Spec.Volumes[i].VolumeSource = source
+			return
+		}
+	}
+	p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: name, VolumeSource: source})
+}
+
+// Validate validates the document, which has its defaults, by Kubernetes' rules, but for the template's
+// pod, and by what podrun can run of it. p is the template's pod, with its defaults.
+func (d Document) Validate(w *workload.Workload, p *v1.Pod) field.ErrorList {
+	var errs field.ErrorList
+	spec := field.NewPath("spec")
+	switch o := d.Object.(type) {
+	case *appsv1.Deployment:
+		errs = workloads.Deployment(o)
+	case *appsv1.ReplicaSet:
+		errs = workloads.ReplicaSet(o)
+	case *appsv1.StatefulSet:
+		errs = workloads.StatefulSet(o)
+		if long := len(w.Last()); w.Key.Name != "" && long > validation.DNS1123LabelMaxLength {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), w.Key.Name, fmt.Sprintf(
+				"the name of its last pod is a host name, of %d characters; the maximum is %d",
+				long, validation.DNS1123LabelMaxLength)))
+		}
+	case *appsv1.DaemonSet:
+		errs = workloads.DaemonSet(o)
+	}
+	if w.Replicas > workload.MaxReplicas {
+		errs = append(errs, field.Invalid(spec.Child("replicas"), w.Replicas, fmt.Sprintf(
+			"podrun makes at most %d pods of a workload", workload.MaxReplicas)))
+	}
+	if w.Replicas > 1 {
+		errs = append(errs, samePorts(w, p)...)
+	}
+	return errs
+}
+
+// samePorts refuses the ports of the host that several pods of one template would have.
+func samePorts(w *workload.Workload, p *v1.Pod) field.ErrorList {
+	var errs field.ErrorList
+	spec := field.NewPath("spec", "template", "spec")
+	message := fmt.Sprintf("%d pods cannot have the same port of this machine; leave it out, or set replicas to 1",
+		w.Replicas)
+	check := func(containers []v1.Container, path *field.Path) {
+		for i := range containers {
+			for j, port := range containers[i].Ports {
+				if port.HostPort != 0 {
+					at := path.Index(i).Child("ports").Index(j)
+					errs = append(errs, field.Forbidden(at.Child("hostPort"), message))
+				}
+			}
+		}
+	}
+	check(p.Spec.InitContainers, spec.Child("initContainers"))
+	check(p.Spec.Containers, spec.Child("containers"))
+	return errs
+}

@@ -1,0 +1,47 @@
+package documents
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Identity returns the manifest that a pod of a workload would have by itself, and what else of the
+// workload makes new containers necessary when it changes. The UIDs of the pods are derived from it.
+func Identity(value map[string]any) any {
+	outer, _ := value["metadata"].(map[string]any)
+	spec, _ := value["spec"].(map[string]any)
+	template, _ := spec["template"].(map[string]any)
+	inner, _ := template["metadata"].(map[string]any)
+	meta := map[string]any{}
+	for key, from := range map[string]map[string]any{
+		"name": outer, "namespace": outer, "labels": inner, "annotations": inner,
+	} {
+		if from[key] != nil {
+			meta[key] = from[key]
+		}
+	}
+	p := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
+	if spec["volumeClaimTemplates"] == nil && spec["serviceName"] == nil {
+		return p
+	}
+	return []any{p, spec["serviceName"], spec["volumeClaimTemplates"]}
+}
+
+// OutOfTemplate returns the errors of the template's pod with the paths that they have in the workload,
+// but for those about its name that are among the errors of the workload.
+func OutOfTemplate(errs, ofWorkload field.ErrorList) field.ErrorList {
+	var all field.ErrorList
+	for _, e := range errs {
+		switch e.Field {
+		case "metadata.name", "metadata.namespace":
+			if slices.ContainsFunc(ofWorkload, func(o *field.Error) bool { return o.Field == e.Field }) {
+				continue
+			}
+		default:
+			e.Field = TemplatePath + "." + e.Field
+		}
+		all = append(all, e)
+	}
+	return all
+}

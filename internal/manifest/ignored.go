@@ -1,0 +1,132 @@
+package manifest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest/decode"
+)
+
+// maxWarningLines is how many warnings AnnotationWarnings has.
+const maxWarningLines = 20
+
+// findings are what is wrong with one object of a manifest.
+type findings struct {
+	errs, warnings []decode.Error
+	// injected are the names of volumes that are left out.
+	injected []string
+}
+
+// ignore removes from p what is accepted but has no meaning here, so that nothing acts on it by
+// mistake, and adds the warnings about it to f. The rest is removed by drop, after p was validated.
+func (l *loader) ignore(p *v1.Pod, f *findings) {
+	p.Status = v1.PodStatus{}
+	for _, name := range OwnAnnotations() {
+		delete(p.Annotations, name)
+	}
+	if name := p.Spec.NodeName; l.Rules.IgnoreNodeName && name != "" && name != l.NodeName {
+		p.Spec.NodeName = l.NodeName
+		f.warnings = append(f.warnings, decode.Error{
+			Path: "spec.nodeName", Message: fmt.Sprintf("is another node's name and ignored: this node is %q", l.NodeName),
+		})
+	}
+	for i := range p.Spec.Volumes {
+		v, path := &p.Spec.Volumes[i], fmt.Sprintf("spec.volumes[%d]", i)
+		if !isInjectedToken(p, v) {
+			continue
+		}
+		// It stays in the list until the pod was validated, so that paths of errors are those of the text.
+		v.VolumeSource = v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}
+		f.injected = append(f.injected, v.Name)
+		f.errs = slices.DeleteFunc(f.errs, func(e decode.Error) bool {
+			return strings.HasPrefix(e.Path, path+".projected.sources[") &&
+				strings.HasSuffix(e.Path, "].serviceAccountToken")
+		})
+		f.warnings = append(f.warnings, decode.Error{
+			Path: path,
+			Message: "is left out with its mounts: an API server added it for the service account's token, " +
+				"and there is none",
+		})
+	}
+	l.strict(f)
+}
+
+// strict makes errors of f's warnings if the rules say so.
+func (l *loader) strict(f *findings) {
+	if !l.Rules.StrictFields {
+		return
+	}
+	for _, w := range f.warnings {
+		f.errs = append(f.errs, decode.Error{Path: w.Path, Message: "Forbidden: --strict-fields: " + w.Message})
+	}
+	f.warnings = nil
+}
+
+// The volume that the API server's ServiceAccount admission adds to a pod: the prefix of its name, and
+// where containers have it.
+const (
+	injectedPrefix = "kube-api-access-"
+	injectedPath   = "/var/run/secrets/kubernetes.io/serviceaccount"
+)
+
+// isInjectedToken reports whether an API server has added a volume to p, rather than its author, who
+// may need the token: it has the name that an API server gives, and is mounted only where clients of
+// the API server look for it.
+func isInjectedToken(p *v1.Pod, v *v1.Volume) bool {
+	onlyProjected := v.VolumeSource == v1.VolumeSource{Projected: v.Projected} // else validation refuses the others
+	if !strings.HasPrefix(v.Name, injectedPrefix) || v.Projected == nil || !onlyProjected {
+		return false
+	}
+	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			for _, m := range containers[i].VolumeMounts {
+				if m.Name == v.Name && m.MountPath != injectedPath {
+					return false
+				}
+			}
+		}
+	}
+	return slices.ContainsFunc(v.Projected.Sources, func(s v1.VolumeProjection) bool {
+		// Its token is for the API server, for which no audience is named.
+		return s.ServiceAccountToken != nil && s.ServiceAccountToken.Audience == ""
+	})
+}
+
+// drop removes from p, which was validated, the volumes that ignore has emptied, with their mounts,
+// and the metadata that only an API server sets.
+func (f *findings) drop(p *v1.Pod) {
+	m := &p.ObjectMeta
+	m.GenerateName, m.ResourceVersion, m.Generation = "", "", 0
+	m.SelfLink = "" //nolint:staticcheck // deprecated, but objects from old clusters have it
+	m.CreationTimestamp.Reset()
+	m.OwnerReferences, m.Finalizers, m.ManagedFields = nil, nil, nil
+	if len(f.injected) == 0 {
+		return
+	}
+	left := func(name string) bool { return slices.Contains(f.injected, name) }
+	p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v v1.Volume) bool { return left(v.Name) })
+	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return left(m.Name) })
+		}
+	}
+}
+
+// annotateWarnings sets AnnotationWarnings, one line for each warning.
+func annotateWarnings(p *v1.Pod, warnings []decode.Error) {
+	var lines []string
+	for i, w := range warnings {
+		if i == maxWarningLines {
+			lines = append(lines, fmt.Sprintf("and %d more", len(warnings)-i))
+			break
+		}
+		lines = append(lines, w.Path+": "+w.Message)
+	}
+	if len(lines) > 0 {
+		p.Annotations[AnnotationWarnings] = strings.Join(lines, "\n")
+	}
+}

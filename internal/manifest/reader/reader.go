@@ -1,0 +1,82 @@
+// Package reader loads a manifest with a limit on the time that it takes, so that one manifest cannot
+// delay the others. It reads no files: the text is given.
+//
+// Begin reading at Reader.
+package reader
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"podrun.io/podrun/internal/manifest"
+)
+
+// LoadTime is how long a Reader waits for one manifest: many times what any realistic manifest
+// needs.
+const LoadTime = time.Second
+
+// ErrTooSlow reports that loading a manifest was given up, so that other manifests need not wait
+// for it.
+var ErrTooSlow = errors.New("takes too long to read")
+
+// Reader loads one manifest repeatedly, with a time limit. Its zero value is ready to use. It is
+// not safe for concurrent use.
+type Reader struct {
+	// load replaces manifest.Load in tests.
+	load    func([]byte, manifest.LoadOptions) (manifest.Loaded, error)
+	pending chan outcome
+	// hash is the digest of the data that is being loaded.
+	hash string
+}
+
+// outcome is the result of manifest.Load.
+type outcome struct {
+	loaded manifest.Loaded
+	err    error
+}
+
+// Load calls manifest.Load and gives up with ErrTooSlow after LoadTime, or when done is closed.
+// A load that was given up continues in the background, and a later call with the same data returns
+// its result. There is at most one such load: until it ends, each call returns ErrTooSlow.
+func (r *Reader) Load(done <-chan struct{}, data []byte, o manifest.LoadOptions) (manifest.Loaded, error) {
+	if r.pending != nil {
+		select {
+		case got := <-r.pending:
+			r.pending = nil
+			if r.hash == manifest.Digest(data) {
+				return got.loaded, got.err
+			}
+		default:
+			return manifest.Loaded{}, tooSlow(o)
+		}
+	}
+	load := r.load
+	if load == nil {
+		load = manifest.Load
+	}
+	pending := make(chan outcome, 1)
+	r.pending, r.hash = pending, manifest.Digest(data)
+	go func() {
+		loaded, err := load(data, o)
+		pending <- outcome{loaded, err}
+	}()
+	timer := time.NewTimer(LoadTime)
+	defer timer.Stop()
+	select {
+	case got := <-pending:
+		r.pending = nil
+		return got.loaded, got.err
+	case <-timer.C:
+	case <-done:
+	}
+	return manifest.Loaded{}, tooSlow(o)
+}
+
+func tooSlow(o manifest.LoadOptions) error {
+	path := o.Origin.Path
+	if path == manifest.Stdin {
+		path = "stdin"
+	}
+	return fmt.Errorf("%s: %w: more than %v", path, ErrTooSlow, LoadTime)
+}

@@ -1,0 +1,148 @@
+package support
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest/decode"
+)
+
+// workloadTypes are the types of workloads, and that of claims, in the order of the documentation.
+var workloadTypes = []reflect.Type{
+	reflect.TypeFor[appsv1.Deployment](),
+	reflect.TypeFor[appsv1.ReplicaSet](),
+	reflect.TypeFor[appsv1.StatefulSet](),
+	reflect.TypeFor[appsv1.DaemonSet](),
+	reflect.TypeFor[v1.PersistentVolumeClaim](),
+}
+
+// What holds for fields of several kinds.
+const (
+	allAtOnce  = "has no effect: an edit replaces the pods as it replaces single pods, all at once"
+	noHistory  = "has no effect: podrun retains no old versions of a workload"
+	likeAPod   = "as a Pod; of its metadata only labels and annotations count"
+	isChecked  = "must match the labels of the template; has no other effect"
+	manyPods   = "1000 at most; more than 1 not with a hostPort or hostNetwork ports"
+	onlyStatus = "counts for the status only"
+	noVolumes  = "has no effect: a claim is a directory on this machine"
+)
+
+var (
+	isPaused  = only("podrun applies each edit", "false")
+	isRetain  = only("podrun volumes rm removes a claim", "Retain")
+	hasWanted = yes(manyPods)
+)
+
+// workloadTable continues table with the types of workloads.
+var workloadTable = map[string]map[string]rule{
+	"Deployment":  workload,
+	"ReplicaSet":  workload,
+	"StatefulSet": workload,
+	"DaemonSet":   workload,
+	"DeploymentSpec": {
+		"replicas": hasWanted, "selector": yes(isChecked), "template": yes(likeAPod),
+		"strategy": yes(""), "minReadySeconds": yes(onlyStatus), "revisionHistoryLimit": yes(noHistory),
+		"paused": isPaused, "progressDeadlineSeconds": yes("has no effect yet"),
+	},
+	"DeploymentStrategy": {
+		"type": ignored(allAtOnce, string(appsv1.RecreateDeploymentStrategyType)), "rollingUpdate": ignored(allAtOnce),
+	},
+	"ReplicaSetSpec": {
+		"replicas": hasWanted, "selector": yes(isChecked), "template": yes(likeAPod),
+		"minReadySeconds": yes(onlyStatus),
+	},
+	"StatefulSetSpec": {
+		"replicas": hasWanted, "selector": yes(isChecked), "template": yes(likeAPod),
+		"volumeClaimTemplates": yes("a claim NAME-POD for each pod, which outlives it"),
+		"serviceName":          yes("the subdomain of the pods"),
+		"podManagementPolicy": yes("with OrderedReady a pod starts when the one before it is ready, and of pods that " +
+			"are too many the last one ends first; when all end, they end together"),
+		"updateStrategy": ignored(allAtOnce), "revisionHistoryLimit": yes(noHistory),
+		"minReadySeconds":                      yes("counts for the status only, not for the order"),
+		"persistentVolumeClaimRetentionPolicy": yes(""), "ordinals": yes(""),
+	},
+	"StatefulSetPersistentVolumeClaimRetentionPolicy": {"whenDeleted": isRetain, "whenScaled": isRetain},
+	"StatefulSetOrdinals":                             {"start": yes("")},
+	"DaemonSetSpec": {
+		"selector": yes(isChecked), "template": yes(likeAPod), "updateStrategy": ignored(allAtOnce),
+		"minReadySeconds": yes(onlyStatus), "revisionHistoryLimit": yes(noHistory),
+	},
+	"PodTemplateSpec": {"metadata": yes(""), "spec": yes("")},
+	"PersistentVolumeClaim": {
+		"kind": yes(""), "apiVersion": yes(""), "metadata": yes(""), "spec": yes(""), "status": ignored(ofPodrun),
+	},
+	"PersistentVolumeClaimSpec": {
+		"accessModes": yes("have no effect: all pods that name the claim share its directory"),
+		"selector":    ignored(noVolumes),
+		"resources":   yes("have no effect: the size of the directory is not limited"),
+		"volumeName":  ignored(noVolumes), "storageClassName": ignored(noVolumes),
+		"volumeMode":                only("there are no block devices", "Filesystem"),
+		"dataSource":                never("nothing would fill the claim; fill its directory"),
+		"dataSourceRef":             never("nothing would fill the claim; fill its directory"),
+		"volumeAttributesClassName": ignored(noVolumes),
+	},
+	"LabelSelector":              {"matchLabels": yes(""), "matchExpressions": yes("")},
+	"LabelSelectorRequirement":   {"key": yes(""), "operator": yes(""), "values": yes("")},
+	"VolumeResourceRequirements": {"limits": yes(""), "requests": yes("")},
+}
+
+var workload = map[string]rule{
+	"kind": yes(""), "apiVersion": yes(""), "metadata": yes(""), "spec": yes(""), "status": ignored(ofPodrun),
+}
+
+// fieldsOf returns the rules of the fields of a type; nil if it has none.
+func fieldsOf(t reflect.Type) map[string]rule {
+	if fields, ok := table[t.Name()]; ok {
+		return fields
+	}
+	return workloadTable[t.Name()]
+}
+
+// CheckWorkload does for a workload of type t, or a PersistentVolumeClaim, what Check does for a Pod.
+func CheckWorkload(value any, t reflect.Type) (errs, warnings []decode.Error) {
+	c := checker{}
+	c.walk(value, t, "")
+	object, _ := value.(map[string]any)
+	c.outerAnnotations(object)
+	spec, _ := object["spec"].(map[string]any)
+	c.annotations(spec["template"], "spec.template.")
+	return c.errs, c.warnings
+}
+
+// outerAnnotations warns about the annotations of a workload that have an effect on its pods only.
+func (c *checker) outerAnnotations(object map[string]any) {
+	meta, _ := object["metadata"].(map[string]any)
+	given, _ := meta["annotations"].(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		prefix, _, _ := strings.Cut(key, "/")
+		r, known := annotations[key]
+		if !known {
+			r, known = annotations[prefix+"/"]
+		}
+		if known && r.support != Ignored {
+			c.warn("metadata.annotations["+key+"]",
+				rule{note: "has no effect here; put it into spec.template.metadata.annotations"})
+		}
+	}
+}
+
+// WorkloadEntries returns an Entry for every field of the kinds of workloads, but for those of their
+// metadata and templates, which Entries has.
+func WorkloadEntries() []Entry {
+	var entries []Entry
+	for _, t := range workloadTypes {
+		walkType(t, t.Name()+":", func(e Entry) {
+			e.Field = strings.Replace(e.Field, ":.", ": ", 1)
+			if _, field, _ := strings.Cut(e.Field, ": "); !strings.HasPrefix(field, "metadata.") &&
+				!strings.HasPrefix(field, "spec.template.") && !strings.HasPrefix(field, "spec.selector.") {
+				entries = append(entries, e)
+			}
+		})
+	}
+	return entries
+}

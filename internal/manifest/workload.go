@@ -1,0 +1,167 @@
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/manifest/defaults"
+	"podrun.io/podrun/internal/manifest/documents"
+	"podrun.io/podrun/internal/manifest/support"
+	"podrun.io/podrun/internal/manifest/validate"
+	"podrun.io/podrun/internal/manifest/validate/workloads"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
+)
+
+const kindClaim = "PersistentVolumeClaim"
+
+// workload loads a workload. Its template is loaded as a pod is.
+func (l *loader) workload(o object, kind string) {
+	d := documents.New(workload.Kind(kind))
+	written := decode.Canonical(documents.Identity(o.value))
+	outer := findings{errs: decode.Check(o.value, d.Type(), "", misplacedFields(documents.TemplatePath+"."))}
+	refused, ignored := support.CheckWorkload(o.value, d.Type())
+	outer.errs, outer.warnings = append(outer.errs, refused...), ignored
+	if err := decode.Into(o.value, d.Object); err != nil && len(outer.errs) == 0 {
+		outer.errs = append(outer.errs, decode.Error{Message: err.Error()})
+	}
+	d.SetDefaults()
+	w := d.Workload()
+	p := d.Pod(w)
+	inner := findings{}
+	outer.errs, inner.errs = decode.Cut(outer.errs, documents.TemplatePath)
+	outer.warnings, inner.warnings = decode.Cut(outer.warnings, documents.TemplatePath)
+	l.ignore(p, &inner)
+	defaults.Set(p)
+	more := d.Validate(w, p)
+	more = append(more, documents.OutOfTemplate(validate.Pod(p, l.NodeName, l.fullName(p.Name)), more)...)
+	inner.drop(p)
+	outer.errs = append(outer.errs, decode.Within(inner.errs, documents.TemplatePath)...)
+	outer.warnings = append(outer.warnings, decode.Within(inner.warnings, documents.TemplatePath)...)
+	l.strict(&outer)
+	errs := withUnexplained(outer.errs, more)
+	d.Template.Spec = *p.Spec.DeepCopy()
+	p.Name = w.Key.Name
+	setIdentity(p, written, l.LoadOptions)
+	annotateWarnings(p, outer.warnings)
+	Annotate(p, workload.Annotation, w.String())
+	w.Template, w.Suffix = p, strings.TrimPrefix(p.Name, w.Key.Name)
+	key := pod.KeyOf(p)
+	if w.Key.Name == "" {
+		key = pod.Key{}
+	}
+	for _, e := range errs {
+		l.failAt(o, e.Path, e.Message, key)
+	}
+	if len(errs) > 0 || l.forbidden(o, documents.TemplatePath+".", p, key) || l.sameName(o, w, key) {
+		return
+	}
+	l.loaded.Workloads = append(l.loaded.Workloads, w)
+	l.warn(o, outer.warnings, key)
+}
+
+// sameName reports whether the manifest has a pod of one of the workload's names already; then it adds
+// an error. Else it records the names.
+func (l *loader) sameName(o object, w *workload.Workload, key pod.Key) bool {
+	line := o.doc.LineOf(o.at("metadata.name"))
+	for _, name := range w.Names() {
+		one := pod.Key{Namespace: w.Key.Namespace, Name: name + w.Suffix}
+		if first, twice := l.seen[one]; twice {
+			l.failAt(o, "metadata.name", fmt.Sprintf("Duplicate value: %q: what is at line %d makes a pod %q too",
+				w.Key.Name, first, name), key)
+			return true
+		}
+		l.seen[one] = line
+	}
+	return false
+}
+
+// claim loads a PersistentVolumeClaim. A claim needs no manifest, so nothing is left of a valid one.
+func (l *loader) claim(o object) {
+	t := reflect.TypeFor[v1.PersistentVolumeClaim]()
+	f := findings{errs: decode.Check(o.value, t, "", nil)}
+	refused, ignored := support.CheckWorkload(o.value, t)
+	f.errs, f.warnings = append(f.errs, refused...), ignored
+	l.strict(&f)
+	c := &v1.PersistentVolumeClaim{}
+	if err := decode.Into(o.value, c); err != nil && len(f.errs) == 0 {
+		f.errs = append(f.errs, decode.Error{Message: err.Error()})
+	}
+	defaults.Claim(c)
+	errs := withUnexplained(f.errs, workloads.Claim(c))
+	for _, e := range errs {
+		l.failAt(o, e.Path, e.Message, pod.Key{})
+	}
+	name := Name{Kind: kindClaim, Key: pod.Key{Namespace: c.Namespace, Name: c.Name}}
+	if len(errs) == 0 && l.objects[name] {
+		l.failAt(o, "metadata.name", fmt.Sprintf("Duplicate value: %q: is given twice", c.Name), pod.Key{})
+	}
+	l.objects[name] = true
+	l.warn(o, f.warnings, pod.Key{})
+}
+
+// workloadDefinition is a workload as one source defines it.
+type workloadDefinition struct {
+	workload *workload.Workload
+	definition
+}
+
+// expand returns the pods of the workloads of all sources, as definitions, with a Problem for each
+// workload that is defined twice. It sets d.Workloads and d.Retained.
+func (s Sources) expand(d *Desired) []definition {
+	defined := map[workload.ID][]workloadDefinition{}
+	waits := false
+	for _, name := range s.Order {
+		last, ok := s.Last[name]
+		waits = waits || !ok && s.Failing[name] == nil && !s.Late
+		all := slices.Clone(last.Workloads)
+		slices.SortStableFunc(all, func(a, b *workload.Workload) int {
+			return cmp.Compare(OriginOf(a.Template).Path, OriginOf(b.Template).Path)
+		})
+		for _, w := range all {
+			defined[w.ID] = append(defined[w.ID], workloadDefinition{w, definition{w.Template, waits}})
+		}
+	}
+	var used []*workload.Workload
+	var waiting []bool
+	for _, id := range slices.SortedFunc(maps.Keys(defined), compareIDs) {
+		var plain []definition
+		for _, one := range defined[id] {
+			plain = append(plain, one.definition)
+		}
+		at := s.choose(defined[id][0].workload.First(), plain)
+		if at < 0 {
+			continue
+		}
+		w := defined[id][at].workload
+		used, waiting = append(used, w), append(waiting, defined[id][at].waits)
+		for i, one := range defined[id] {
+			if from := OriginOf(one.pod); i != at && from != OriginOf(w.Template) {
+				err := &DuplicateError{Kind: string(id.Kind), Key: id.Key, Used: OriginOf(w.Template), Not: from}
+				d.Problems = append(d.Problems, Problem{Origin: from, Key: pod.KeyOf(one.pod), Err: err})
+			}
+		}
+	}
+	plan := workload.Expand(used, s.Recorded)
+	d.Workloads, d.Retained = used, plan.Retained
+	var pods []definition
+	for _, instance := range plan.Pods {
+		w, p := instance.Workload, instance.Pod
+		if p.Name != w.Template.Name {
+			SetUID(p, pod.UID(Digest([]byte(w.Template.UID), "\npod:", p.Name)))
+		}
+		pods = append(pods, definition{p, waiting[slices.Index(used, w)]})
+	}
+	return pods
+}
+
+func compareIDs(a, b workload.ID) int {
+	return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Kind, b.Kind))
+}

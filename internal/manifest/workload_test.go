@@ -1,0 +1,248 @@
+package manifest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
+)
+
+// workloadText is a workload whose pods have the image i:1, with more lines of its spec.
+func workloadText(kind, name string, more ...string) string {
+	text := fmt.Sprintf("apiVersion: apps/v1\nkind: %s\nmetadata: {name: %s}\nspec:\n  selector: {matchLabels: {app: %[2]s}}\n", kind, name) +
+		fmt.Sprintf("  template:\n    metadata: {labels: {app: %s}}\n    spec: {containers: [{name: c, image: 'i:1'}]}\n", name)
+	for _, line := range more {
+		text += "  " + line + "\n"
+	}
+	return text
+}
+
+// merged merges files, by their paths, of one source.
+func merged(t *testing.T, recorded workload.Recorded, files map[string]string) Desired {
+	t.Helper()
+	s := Sources{Order: []string{"/m"}, Last: map[string]Snapshot{}, Recorded: recorded}
+	snap := Snapshot{Source: "/m"}
+	for path, text := range files {
+		loaded, err := Load([]byte(text), options(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		snap.Pods = append(snap.Pods, loaded.Pods...)
+		snap.Workloads = append(snap.Workloads, loaded.Workloads...)
+		snap.Objects = append(snap.Objects, loaded.Objects...)
+	}
+	s.Last["/m"] = snap
+	return Merge(s)
+}
+
+func podNames(d Desired) string {
+	var names []string
+	for key := range d.Pods {
+		names = append(names, key.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+func TestPodsOfWorkloads(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, text, want string
+	}{
+		{"a Deployment without replicas", workloadText("Deployment", "web"), "web-0-node1"},
+		{"replicas", workloadText("Deployment", "web", "replicas: 3"), "web-0-node1 web-1-node1 web-2-node1"},
+		{"none", workloadText("Deployment", "web", "replicas: 0"), ""},
+		{"a ReplicaSet", workloadText("ReplicaSet", "web", "replicas: 2"), "web-0-node1 web-1-node1"},
+		{"a StatefulSet", workloadText("StatefulSet", "db", "replicas: 2"), "db-0-node1 db-1-node1"},
+		{"ordinals", workloadText("StatefulSet", "db", "replicas: 2", "ordinals: {start: 5}"), "db-5-node1 db-6-node1"},
+		{"a DaemonSet", workloadText("DaemonSet", "agent"), "agent-node1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := merged(t, workload.Recorded{}, map[string]string{"/m/a.yaml": c.text})
+			if got := podNames(d); got != c.want || len(d.Problems) > 0 {
+				t.Errorf("got %q, want %q; problems %v", got, c.want, d.Problems)
+			}
+			uids := map[string]bool{}
+			for _, p := range d.Pods {
+				uids[string(p.UID)] = true
+				if p.Annotations[AnnotationHash] != string(p.UID) || OriginOf(p).Path != "/m/a.yaml" || p.Spec.NodeName != "node1" ||
+					p.Spec.RestartPolicy != v1.RestartPolicyAlways || len(p.Spec.Tolerations) != 1 {
+					t.Errorf("%+v", p)
+				}
+				if of, ok := workload.Of(p); !ok || of != d.Workloads[0].ID {
+					t.Errorf("%s is of %v", p.Name, of)
+				}
+			}
+			if len(uids) != len(d.Pods) {
+				t.Errorf("UIDs %v", uids)
+			}
+		})
+	}
+}
+
+// TestIdentityOfWorkloadPods: a number of replicas, or what does not reach the pods, changes no UID; an
+// edit of the template changes all. The pod of a DaemonSet has the UID of a Pod with the same content.
+func TestIdentityOfWorkloadPods(t *testing.T) {
+	t.Parallel()
+	uid := func(text, name string) pod.UID {
+		t.Helper()
+		p := merged(t, workload.Recorded{}, map[string]string{"/m/a.yaml": text}).Pods[pod.Key{Namespace: "default", Name: name + "-node1"}]
+		if p == nil {
+			t.Fatalf("no pod %s of\n%s", name, text)
+		}
+		return p.UID
+	}
+	two := uid(workloadText("Deployment", "web", "replicas: 2"), "web-1")
+	for name, same := range map[string]string{
+		"more replicas": workloadText("Deployment", "web", "replicas: 5"),
+		"a strategy":    workloadText("Deployment", "web", "replicas: 2", "strategy: {type: Recreate}"),
+		"a ReplicaSet":  workloadText("ReplicaSet", "web", "replicas: 2"),
+		"a label":       strings.Replace(workloadText("Deployment", "web", "replicas: 2"), "{name: web}", "{name: web, labels: {a: b}}", 1),
+	} {
+		if got := uid(same, "web-1"); got != two {
+			t.Errorf("%s: %s, not %s", name, got, two)
+		}
+	}
+	if got := uid(strings.Replace(workloadText("Deployment", "web", "replicas: 2"), "i:1", "i:2", 1), "web-1"); got == two {
+		t.Error("another image has the same UID")
+	}
+	sole := "apiVersion: v1\nkind: Pod\nmetadata: {name: web, labels: {app: web}}\nspec: {containers: [{name: c, image: 'i:1'}]}\n"
+	if a, b := uid(workloadText("DaemonSet", "web"), "web"), uid(sole, "web"); a != b {
+		t.Errorf("of a DaemonSet %s, of a Pod %s", a, b)
+	}
+	set := func(more ...string) pod.UID { return uid(workloadText("StatefulSet", "db", more...), "db-0") }
+	const claims = "volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]"
+	if set() == set("serviceName: db") || set() == set(claims) {
+		t.Error("a service name, or a claim, changes no UID")
+	}
+}
+
+// TestStatefulSet: each pod has its name, host name, claims and predecessor.
+func TestStatefulSet(t *testing.T) {
+	t.Parallel()
+	text := workloadText("StatefulSet", "db", "replicas: 2", "serviceName: dbs",
+		"volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]")
+	text = strings.Replace(text, "image: 'i:1'}", "image: 'i:1', volumeMounts: [{name: data, mountPath: /data}]}", 1)
+	d := merged(t, workload.Recorded{}, map[string]string{"/m/a.yaml": text})
+	for i, after := range []string{"", "db-0"} {
+		name := fmt.Sprint("db-", i)
+		p := d.Pods[pod.Key{Namespace: "default", Name: name + "-node1"}]
+		if p == nil || p.Spec.Hostname != name || p.Spec.Subdomain != "dbs" || p.Labels["apps.kubernetes.io/pod-index"] != fmt.Sprint(i) ||
+			p.Labels["statefulset.kubernetes.io/pod-name"] != name || p.Annotations[pod.AnnotationAfter] != after ||
+			p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-"+name {
+			t.Errorf("%d: %+v", i, p)
+		}
+	}
+	parallel := merged(t, workload.Recorded{}, map[string]string{"/m/a.yaml": text + "  podManagementPolicy: Parallel\n"})
+	if p := parallel.Pods[pod.Key{Namespace: "default", Name: "db-1-node1"}]; p.Annotations[pod.AnnotationAfter] != "" {
+		t.Errorf("%+v", p.Annotations)
+	}
+	if p := d.Workloads[0].Object.(*appsv1.StatefulSet).Spec.Template.Spec; p.RestartPolicy != v1.RestartPolicyAlways {
+		t.Errorf("the object's template has no defaults: %+v", p)
+	}
+}
+
+// TestWorkloadsTwice: what is defined twice is a problem, whichever way it is.
+func TestWorkloadsTwice(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, a, b, pods, problem string
+	}{
+		{"one workload in two files", workloadText("Deployment", "web"), workloadText("Deployment", "web", "replicas: 2"), "web-0-node1",
+			"/m/b.yaml: Deployment default/web is also in /m/a.yaml, which is used"},
+		{"two kinds of one name", workloadText("Deployment", "web"), workloadText("StatefulSet", "web", "replicas: 2"), "web-0-node1 web-1-node1",
+			"/m/b.yaml: pod default/web-0-node1 is also in /m/a.yaml, which is used"},
+		{"a pod of that name", podText("web-0", "i:1"), workloadText("Deployment", "web"), "web-0-node1",
+			"/m/b.yaml: pod default/web-0-node1 is also in /m/a.yaml, which is used"},
+		{"a DaemonSet and a pod", podText("web", "i:1"), workloadText("DaemonSet", "web"), "web-node1",
+			"/m/b.yaml: pod default/web-node1 is also in /m/a.yaml, which is used"},
+		{"a DaemonSet and a Deployment", workloadText("Deployment", "web"), workloadText("DaemonSet", "web"), "web-0-node1 web-node1", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := merged(t, workload.Recorded{}, map[string]string{"/m/a.yaml": c.a, "/m/b.yaml": c.b})
+			var problems []string
+			for _, p := range d.Problems {
+				problems = append(problems, p.Err.Error())
+			}
+			if got := podNames(d); got != c.pods || strings.Join(problems, "\n") != c.problem {
+				t.Errorf("pods %q, problems %q", got, problems)
+			}
+		})
+	}
+}
+
+// TestStopInOrder: of the pods of a StatefulSet that are too many the last one ends first; without the
+// set, all end together.
+func TestStopInOrder(t *testing.T) {
+	t.Parallel()
+	key := func(i int) pod.Key { return pod.Key{Namespace: "default", Name: fmt.Sprintf("db-%d-node1", i)} }
+	exist := func(owner string, indexes ...int) workload.Recorded {
+		all := map[pod.Key]string{}
+		for _, i := range indexes {
+			all[key(i)] = owner
+		}
+		return workload.Recorded{Exists: all}
+	}
+	one := workloadText("StatefulSet", "db", "replicas: 1")
+	for _, c := range []struct {
+		name, text string
+		recorded   workload.Recorded
+		retained   []int
+	}{
+		{"scaled down", one, exist("StatefulSet/db", 0, 1, 2, 10), []int{1, 2}},
+		{"the last is gone", one, exist("StatefulSet/db", 0, 1, 2), []int{1}},
+		{"the last but one", one, exist("StatefulSet/db", 0, 1), nil},
+		{"to none", workloadText("StatefulSet", "db", "replicas: 0"), exist("StatefulSet/db", 0, 1), []int{0}},
+		{"at once", workloadText("StatefulSet", "db", "podManagementPolicy: Parallel"), exist("StatefulSet/db", 0, 1, 2), nil},
+		{"a Deployment", workloadText("Deployment", "db"), exist("Deployment/db", 0, 1, 2), nil},
+		{"of another", one, exist("StatefulSet/other", 0, 1, 2), nil},
+		{"removed", podText("web", "i:1"), exist("StatefulSet/db", 0, 1, 2), nil},
+		{"ordinals", workloadText("StatefulSet", "db", "replicas: 1", "ordinals: {start: 2}"), exist("StatefulSet/db", 0, 1, 2), []int{0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := merged(t, c.recorded, map[string]string{"/m/a.yaml": c.text})
+			var retained []int
+			for i := range 11 {
+				p := &v1.Pod{}
+				p.Namespace, p.Name = "default", key(i).Name
+				if d.Pods[key(i)] == nil && d.Keeps(p) {
+					retained = append(retained, i)
+				}
+			}
+			if !slices.Equal(retained, c.retained) {
+				t.Errorf("retained %v, want %v", retained, c.retained)
+			}
+		})
+	}
+}
+
+// TestBadWorkloadKeepsItsPods: a workload that turns bad, and moves to another file, stops none of its pods.
+func TestBadWorkloadKeepsItsPods(t *testing.T) {
+	t.Parallel()
+	good := merged(t, workload.Recorded{}, map[string]string{"/m/a.yaml": workloadText("Deployment", "web", "replicas: 2")})
+	_, err := Load([]byte(strings.Replace(workloadText("Deployment", "web", "replicas: 2"), "image", "imag", 1)), options("/m/b.yaml"))
+	d := Desired{Complete: true, Problems: Problems(Origin{SourceFile, "/m/b.yaml"}, false, err)}
+	for _, p := range good.Pods {
+		if !d.Keeps(p) {
+			t.Errorf("%s is removed", p.Name)
+		}
+		if got := d.PodProblems().Of(p); !strings.Contains(got, "/m/b.yaml:8: spec.template.spec.containers[0].imag: unknown field") {
+			t.Errorf("%s: problems %q", p.Name, got)
+		}
+	}
+	other := merged(t, workload.Recorded{}, map[string]string{"/m/a.yaml": workloadText("Deployment", "other")})
+	for _, p := range other.Pods {
+		if d.Keeps(p) {
+			t.Errorf("%s is retained", p.Name)
+		}
+	}
+}

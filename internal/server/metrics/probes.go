@@ -1,0 +1,56 @@
+package metrics
+
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/probe"
+)
+
+// Probes are the metrics of probes, under the names of the kubelet's /metrics/probes. It implements
+// probe.Observer.
+type Probes struct {
+	registry *prometheus.Registry
+	total    *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	log      *slog.Logger
+}
+
+// NewProbes returns Probes without any probe.
+func NewProbes(log *slog.Logger) *Probes {
+	p := &Probes{
+		registry: prometheus.NewRegistry(), log: log,
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "prober_probe_total", Help: "Runs of a container's probes, by result.",
+		}, []string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "prober_probe_duration_seconds", Help: "Duration of a run of a container's probe.", Buckets: prometheus.DefBuckets,
+		}, []string{"probe_type", "container", "pod", "namespace"}),
+	}
+	p.registry.MustRegister(p.total, p.duration)
+	return p
+}
+
+// Handler returns the handler of scrapes.
+func (p *Probes) Handler() http.Handler {
+	return promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4,
+	})
+}
+
+// Probed implements probe.Observer.
+func (p *Probes) Probed(one probe.Probed) {
+	name, namespace := one.Pod.Name, one.Pod.Namespace
+	p.total.WithLabelValues(one.Type, one.Result, one.Container, name, namespace, string(one.UID)).Inc()
+	p.duration.WithLabelValues(one.Type, one.Container, name, namespace).Observe(one.Duration.Seconds())
+}
+
+// ForgotProbes implements probe.Observer.
+func (p *Probes) ForgotProbes(key pod.Key, uid pod.UID) {
+	p.total.DeletePartialMatch(prometheus.Labels{"pod_uid": string(uid)})
+	p.duration.DeletePartialMatch(prometheus.Labels{"pod": key.Name, "namespace": key.Namespace})
+}

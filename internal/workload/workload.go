@@ -1,0 +1,206 @@
+// Package workload decides which pods the workloads of the manifests need: Deployments, ReplicaSets,
+// StatefulSets and DaemonSets. It is a stage between the documents of all sources and the pods that
+// are desired: (workloads, what is recorded, now) -> pods. From there on these are pods like others.
+//
+// It is pure: it reads no manifest, starts nothing, and remembers nothing.
+//
+// Begin reading at Expand.
+package workload
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// Annotation is set on the pods of a workload: the workload's kind and name, such as Deployment/web.
+const Annotation = "podrun.io/workload"
+
+// MaxReplicas is the largest number of pods of one workload, which protects the machine from a
+// number with a digit too many.
+const MaxReplicas = 1000
+
+// Kind is the kind of a workload, as manifests have it.
+type Kind string
+
+// The kinds of workloads.
+const (
+	DaemonSet   Kind = "DaemonSet"
+	Deployment  Kind = "Deployment"
+	ReplicaSet  Kind = "ReplicaSet"
+	StatefulSet Kind = "StatefulSet"
+)
+
+// ID identifies a workload. It is unique in the desired state.
+type ID struct {
+	Kind Kind
+	// Key has the name in the manifest, without the node's name.
+	Key pod.Key
+}
+
+// Workload is a document from which pods are made. It must not be modified after it was loaded.
+type Workload struct {
+	ID
+	// Object is the document with its defaults, a *appsv1.Deployment for example.
+	Object runtime.Object
+	// Template is the pod that the template describes, complete as one from a manifest of its own
+	// is, under the name of the workload.
+	Template *v1.Pod
+	// Suffix ends the names of all pods of the node.
+	Suffix string
+	// Replicas is the number of pods, 1 for a DaemonSet, and Start the index of the first one.
+	Replicas, Start int
+	// Ordered starts each pod only when the one before it is ready, and stops the last one first.
+	Ordered bool
+	// Claims are the names of the template's volumes of which each pod has a claim of its own.
+	Claims []string
+}
+
+// Names returns the names of the pods in manifests, in order.
+func (w *Workload) Names() []string {
+	var names []string
+	for i := range w.Replicas {
+		names = append(names, w.name(w.Start+i))
+	}
+	return names
+}
+
+// Last returns the name in manifests of the last pod, of the first one if there are none.
+func (w *Workload) Last() string {
+	return w.name(w.Start + max(w.Replicas, 1) - 1)
+}
+
+// name returns the name in manifests of the pod with an index. The one pod of a DaemonSet has none.
+func (w *Workload) name(index int) string {
+	if w.Kind == DaemonSet {
+		return w.Key.Name
+	}
+	return fmt.Sprintf("%s-%d", w.Key.Name, index)
+}
+
+// First returns the key of the pod that stands for the workload where a pod is needed.
+func (w *Workload) First() pod.Key {
+	return pod.Key{Namespace: w.Key.Namespace, Name: w.name(w.Start) + w.Suffix}
+}
+
+// Recorded is what is recorded of the pods on the machine: the input of Expand beside the documents.
+type Recorded struct {
+	// Exists has the value of Annotation of each pod of a workload that exists.
+	Exists map[pod.Key]string
+}
+
+// Plan is the result of Expand.
+type Plan struct {
+	// Pods are the pods that should be now.
+	Pods []Instance
+	// Retained are pods that should not be and that are not removed yet.
+	Retained map[pod.Key]bool
+}
+
+// Instance is a pod of a workload. Its UID is that of the template.
+type Instance struct {
+	Workload *Workload
+	Pod      *v1.Pod
+}
+
+// Expand returns the pods that the workloads need now.
+func Expand(all []*Workload, recorded Recorded) Plan {
+	plan := Plan{Retained: map[pod.Key]bool{}}
+	for _, w := range all {
+		plan.Pods = append(plan.Pods, w.pods()...)
+		if w.Ordered {
+			w.retain(recorded, plan.Retained)
+		}
+	}
+	return plan
+}
+
+func (w *Workload) pods() []Instance {
+	var all []Instance
+	for i := range w.Replicas {
+		all = append(all, Instance{w, w.pod(w.Start + i)})
+	}
+	return all
+}
+
+// pod returns the pod with an index.
+func (w *Workload) pod(index int) *v1.Pod {
+	name := w.name(index)
+	p := w.Template.DeepCopy()
+	p.Name = name + w.Suffix
+	if w.Kind != StatefulSet {
+		return p
+	}
+	label(p, "apps.kubernetes.io/pod-index", strconv.Itoa(index))
+	label(p, "statefulset.kubernetes.io/pod-name", name)
+	p.Spec.Hostname = name
+	for i := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[i]
+		for _, claim := range w.Claims {
+			if v.Name == claim {
+				v.PersistentVolumeClaim.ClaimName = claim + "-" + name
+			}
+		}
+	}
+	if w.Ordered && index > w.Start {
+		after := []string{w.name(index - 1)}
+		if given := p.Annotations[pod.AnnotationAfter]; given != "" {
+			after = append(after, given)
+		}
+		p.Annotations[pod.AnnotationAfter] = strings.Join(after, ",")
+	}
+	return p
+}
+
+func label(p *v1.Pod, name, value string) {
+	if p.Labels == nil {
+		p.Labels = map[string]string{}
+	}
+	p.Labels[name] = value
+}
+
+// retain adds the pods of an ordered workload that wait for their end: those beyond its replicas,
+// except the last one, which ends first.
+func (w *Workload) retain(recorded Recorded, into map[pod.Key]bool) {
+	last, lastKey := -1, pod.Key{}
+	var beyond []pod.Key
+	for key, owner := range recorded.Exists {
+		index, ok := w.index(key)
+		if owner != w.String() || key.Namespace != w.Key.Namespace || !ok {
+			continue
+		}
+		if index >= w.Start && index < w.Start+w.Replicas {
+			continue
+		}
+		beyond = append(beyond, key)
+		if index > last {
+			last, lastKey = index, key
+		}
+	}
+	for _, key := range beyond {
+		if key != lastKey {
+			into[key] = true
+		}
+	}
+}
+
+// index returns the index in the name of a pod, and whether it has one.
+func (w *Workload) index(key pod.Key) (int, bool) {
+	text, ok := strings.CutPrefix(strings.TrimSuffix(key.Name, w.Suffix), w.Key.Name+"-")
+	index, err := strconv.Atoi(text)
+	return index, ok && err == nil && index >= 0
+}
+
+// String returns the value of Annotation.
+func (id ID) String() string { return string(id.Kind) + "/" + id.Key.Name }
+
+// Of returns the workload that a pod belongs to, and whether it belongs to one.
+func Of(p *v1.Pod) (ID, bool) {
+	kind, name, ok := strings.Cut(p.Annotations[Annotation], "/")
+	return ID{Kind: Kind(kind), Key: pod.Key{Namespace: p.Namespace, Name: name}}, ok
+}

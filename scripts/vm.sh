@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Tests podrun, from its package in bin, on whole machines: Debian in qemu. FLAGS="-v" are for go test.
+# Usage: scripts/vm.sh "DEBIAN…" [RUN]    (12 13; RUN is a test's name)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ "$(id -u)" = 0 ] || { echo "building a Debian for virtual machines needs root: sudo make vm" >&2; exit 1; }
+
+deb=$(ls -t bin/podrun_*.deb | head -1)
+export PODRUN_VM=1 PODRUN_VM_DEB=$PWD/$deb CGO_ENABLED=${CGO_ENABLED:-0}
+for debian in $1; do
+	begin=$SECONDS
+	PODRUN_VM_IMAGE=$(scripts/vmroot.sh "$debian")
+	export PODRUN_VM_IMAGE
+	echo "== virtual machines: Debian $debian, ready after $((SECONDS - begin)) s"
+	go test ./vm -count=1 -timeout 60m -v -run "${2:-.}" ${FLAGS-}
+done

@@ -1,0 +1,111 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"podrun.io/podrun/internal/test/testimage"
+)
+
+// box is a busybox that the second disk has as box.tar.
+const box = "podrun.example/box:1"
+
+// setup is what all tests share.
+var setup struct {
+	dir   string // for what the tests make; removed at the end
+	image string // directory of the Debian, by scripts/vmroot.sh
+	cargo string // the second disk: the agent, podrun's package, box
+	kvm   bool
+}
+
+// wanted reports whether the tests are to run; else each skips itself.
+func wanted() bool { return os.Getenv("PODRUN_VM") == "1" && os.Getuid() == 0 }
+
+// TestMain is the guest's agent there, and prepares the tests' surroundings here.
+func TestMain(m *testing.M) {
+	code := 0
+	var err error
+	switch {
+	case os.Getenv("PODRUN_VM_AGENT") == "1":
+		err = serveAgent()
+	case wanted():
+		code, err = runAll(m)
+	default:
+		code = m.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "vm:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runAll(m *testing.M) (code int, err error) {
+	if setup.dir, err = os.MkdirTemp("", "vm"); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(setup.dir)) }()
+	setup.image = os.Getenv("PODRUN_VM_IMAGE")
+	if setup.cargo, err = makeCargo(setup.dir, os.Getenv("PODRUN_VM_DEB")); err != nil {
+		return 0, err
+	}
+	setup.kvm = kvmWorks()
+	fmt.Printf("virtual machines with %s, kernel and root file system of %s\n", accelerator(), setup.image)
+	interrupted, finished := make(chan os.Signal, 1), make(chan int, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() { finished <- m.Run() }()
+	select {
+	case code := <-finished:
+		return code, nil
+	case s := <-interrupted:
+		// The kernel ends qemu with this process.
+		return 1, fmt.Errorf("ended by %v", s)
+	}
+}
+
+// makeCargo makes the disk that carries what the guest gets: no loop device, no mount.
+func makeCargo(dir, deb string) (string, error) {
+	agent, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	tree := filepath.Join(dir, "cargo")
+	if err := os.Mkdir(tree, 0o755); err != nil {
+		return "", err
+	}
+	tar, err := testimage.Busybox(tree, box)
+	if err != nil {
+		return "", err
+	}
+	if err := os.Rename(tar, filepath.Join(tree, "box.tar")); err != nil {
+		return "", err
+	}
+	for name, from := range map[string]string{"agent": agent, "podrun.deb": deb} {
+		if err := run("cp", from, filepath.Join(tree, name)); err != nil {
+			return "", err
+		}
+	}
+	disk := filepath.Join(dir, "cargo.img")
+	err = run("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", tree, disk, "256M")
+	return disk, errors.Join(err, os.RemoveAll(tree))
+}
+
+// run runs a program of this machine.
+func run(name string, args ...string) error {
+	c := exec.CommandContext(context.Background(), name, args...)
+	c.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	if c.Err != nil { // not in this process's PATH
+		c.Path, c.Err = filepath.Join("/usr/sbin", name), nil
+	}
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, out)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package vm
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestReboot: after a reboot podrun is there by itself, and a pod begins as on its first day: its init container
+// fills the volume in memory before the main container starts.
+func TestReboot(t *testing.T) {
+	m := bootServing(t)
+	m.write("/etc/pods/fills.yaml", podOf("fills", `echo "main:$(cat /m/x)" >>/t/fills; `+forever,
+		"initContainers:",
+		"- name: i", "  image: "+box, `  command: [sh, -c, "sleep 2; echo init >>/t/fills; echo filled >/m/x"]`,
+		"  volumeMounts: [{name: t, mountPath: /t}, {name: m, mountPath: /m}]"))
+	m.await("the pod", isReady("fills"))
+	m.reboot()
+	m.await("the pod to start again", `[ "$(grep -c main: /trace/fills)" = 2 ]; `+isReady("fills"))
+	if got := strings.Fields(m.sh("cat /trace/fills")); strings.Join(got, " ") != "init main:filled init main:filled" {
+		t.Errorf("the containers wrote %q", got)
+	}
+	if got := m.sh(`podrun get pods fills -o jsonpath='{.status.containerStatuses[0].restartCount}'`); got != "1" {
+		t.Errorf("restart count %s", got)
+	}
+}
+
+// TestPowerOff: when the machine goes off, pods end in order within their grace periods, critical ones last, with
+// their preStop hooks. The machine waits for the slowest pod and not much longer.
+func TestPowerOff(t *testing.T) {
+	for _, without := range []string{"", "dbus.socket dbus.service systemd-logind.service"} {
+		name := "with D-Bus"
+		if without != "" {
+			name = "without D-Bus"
+		}
+		t.Run(name, func(t *testing.T) { powerOff(t, without) })
+	}
+}
+
+// stubborn is the longest grace period, in seconds, of a pod that ignores the signal. It is longer than logind waits.
+const stubborn = 12
+
+func powerOff(t *testing.T, without string) {
+	m := bootServing(t)
+	if without != "" {
+		m.sh("systemctl mask " + without)
+		m.reboot()
+		if r := m.run("systemctl", "is-active", "dbus"); r.Code == 0 {
+			t.Fatal("D-Bus runs")
+		}
+	}
+	// Times are of the machine's uptime.
+	const now = `cut -d" " -f1 /proc/uptime`
+	ends := func(name string) string {
+		return fmt.Sprintf(`trap "sleep 2; %s >/t/%s; exit 0" TERM; while :; do sleep 0.2; done`, strings.ReplaceAll(now, `"`, `\"`), name)
+	}
+	m.write("/etc/pods/web.yaml", inContainer(podOf("web", ends("web"), "terminationGracePeriodSeconds: 10"),
+		fmt.Sprintf("lifecycle: {preStop: {exec: {command: [sh, -c, %q]}}}", now+" >/t/hook")))
+	m.write("/etc/pods/db.yaml", podOf("db", ends("db"), "terminationGracePeriodSeconds: 10", "priorityClassName: system-node-critical"))
+	m.write("/etc/pods/stubborn.yaml", podOf("stubborn", fmt.Sprintf(`trap "" TERM; while :; do %s >/t/stubborn; sleep 0.2; done`, now),
+		fmt.Sprintf("terminationGracePeriodSeconds: %d", stubborn)))
+	m.enable("--shutdown-grace-period=60s", "--shutdown-grace-period-critical-pods=20s")
+	for _, pod := range []string{"web", "db", "stubborn"} {
+		m.await(pod, isReady(pod))
+	}
+	before := seconds(t, m.sh(now))
+	took := m.powerOff()
+	console := m.console()
+	m.start()
+	at := map[string]float64{}
+	for _, name := range []string{"hook", "web", "db", "stubborn"} {
+		r := m.run("cat", "/trace/"+name)
+		if r.Code != 0 {
+			t.Errorf("%s was killed before its end: %v", name, r)
+			continue
+		}
+		at[name] = math.Round(10*(seconds(t, string(r.Stdout))-before)) / 10
+	}
+	t.Logf("the machine was off after %.0f s; ends after its order, in seconds: %v", took.Seconds(), at)
+	if at["hook"] > at["web"] || at["web"] > at["db"] || at["stubborn"] > at["db"] {
+		t.Error("wrong order")
+	}
+	if at["stubborn"] < stubborn-2 {
+		t.Errorf("a pod was killed before its grace period of %d s was over", stubborn)
+	}
+	// An emulated machine does slowly what there is to do beside. systemd's own wait for what a service has left is 90 s.
+	slack := 5.0
+	if !setup.kvm {
+		slack = 40
+	}
+	// 2 s more are the critical pod's, which begins to end when the others have ended.
+	if most := stubborn + 2 + slack; at["db"] > most || took.Seconds() > most+slack {
+		t.Errorf("the machine waited longer than the longest grace period; %s", console)
+	}
+	if strings.Contains(console, "Waiting for process") {
+		t.Errorf("systemd waited for processes of pods; %s", console)
+	}
+	if t.Failed() {
+		t.Log(m.run("journalctl", "-b", "-1", "-n", "300", "--no-pager", "-o", "short-monotonic", "-u", "podrun"))
+	}
+}
+
+func seconds(t *testing.T, text string) float64 {
+	t.Helper()
+	s, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	must(t, err)
+	return s
+}
