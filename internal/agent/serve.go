@@ -76,11 +76,9 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if a.conn != nil {
 		o.archives().Load(ctx, a.conn.Driver)
 	}
-	stored, err := a.runtime.Store().List()
-	if err != nil {
+	if err := a.recall(record, &from); err != nil {
 		return err
 	}
-	from.Running, from.Record = sources.Origins(stored), record.Seed(stored)
 	all, err := from.Open()
 	if err != nil {
 		return err
@@ -116,6 +114,17 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	}
 	files.Touch()
 	return nil
+}
+
+// recall makes the record and the sources go on with what is stored of pods and of Jobs.
+func (a *agent) recall(record *sources.Record, from *sources.Opener) error {
+	stored, err := a.runtime.Store().List()
+	if err != nil {
+		return err
+	}
+	record.At(a.loop.Boot, a.loop.Wall, a.o.Log).Seed(stored)
+	from.Running, from.Record = sources.Origins(stored), record
+	return record.Load(a.runtime.Store())
 }
 
 // service is a serve that runs.
@@ -179,7 +188,7 @@ func (s *service) pass(ctx context.Context, in <-chan manifest.Desired, out chan
 			}
 			s.info.SetDesired(want)
 			logged.Report(s.o.Log, want)
-			saved := errors.Join(file.Write(want.Problems), status.SaveWorkloads(s.o.Dirs, want.Workloads))
+			saved := errors.Join(file.Write(want.Problems), status.SaveWorkloads(s.o.Dirs, want))
 			if err := saved; err != nil {
 				s.o.Log.Warn("podrun get cannot show manifest problems or workloads", "err", err)
 			}

@@ -21,6 +21,7 @@ import (
 // Disk stores the checkpoint files. The implementation on the file system and the one in memory
 // pass the same tests.
 type Disk interface {
+	Runs
 	// List returns the UIDs that have a checkpoint file, unordered.
 	List() ([]pod.UID, error)
 	// Path returns the path of the file, for messages.

@@ -17,6 +17,8 @@ type Memory struct {
 	files map[pod.UID]memoryFile
 	// synced holds what survives a power failure.
 	synced map[pod.UID]memoryFile
+	// runs always survives one.
+	runs   map[string][]byte
 	writes int64
 	hook   func(operation string, uid pod.UID) error
 }
@@ -32,7 +34,7 @@ func NewMemory(hook func(operation string, uid pod.UID) error) *Memory {
 	if hook == nil {
 		hook = func(string, pod.UID) error { return nil }
 	}
-	return &Memory{files: map[pod.UID]memoryFile{}, synced: map[pod.UID]memoryFile{}, hook: hook}
+	return &Memory{files: map[pod.UID]memoryFile{}, synced: map[pod.UID]memoryFile{}, runs: map[string][]byte{}, hook: hook}
 }
 
 // List implements Disk.
@@ -141,4 +143,33 @@ func (m *Memory) PowerCut(lose func(uid pod.UID) bool) {
 		}
 	}
 	m.synced = maps.Clone(m.files)
+}
+
+// RunPath implements Disk.
+func (m *Memory) RunPath(name string) string { return name }
+
+// ReadRuns implements Disk.
+func (m *Memory) ReadRuns() (map[string][]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.runs), nil
+}
+
+// WriteRun implements Disk.
+func (m *Memory) WriteRun(name string, data []byte) error {
+	if err := m.hook("write run", pod.UID(name)); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.runs[name] = slices.Clone(data)
+	return nil
+}
+
+// RemoveRun implements Disk.
+func (m *Memory) RemoveRun(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.runs, name)
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
 )
 
 const (
@@ -123,8 +124,8 @@ func content(all pod.Objects, namespace string, r Ref) map[string]any {
 func (s Sources) annotateConfig(d *Desired) {
 	given := s.givenUIDs()
 	for key, p := range d.Pods {
-		if p.Annotations[AnnotationRestart] != "true" {
-			continue
+		if of, _ := workload.Of(p); p.Annotations[AnnotationRestart] != "true" || of.Kind == workload.Job {
+			continue // what has ended of a Job must not run again
 		}
 		marked := p.DeepCopy()
 		d.Pods[key] = marked

@@ -12,6 +12,7 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/jobs"
 )
 
 // Annotations that a loaded pod carries. The kubernetes.io ones are the kubelet's.
@@ -200,6 +201,10 @@ type Desired struct {
 	Workloads []*workload.Workload
 	// Retained are pods of workloads that are not desired, and that wait until others are removed.
 	Retained map[pod.Key]bool
+	// Jobs are the runs of the Jobs, which are recorded before the pods are acted on.
+	Jobs map[workload.ID]*jobs.History
+	// Next is when to merge again even if nothing changes; zero: never.
+	Next time.Time
 	// Objects are the ConfigMaps and Secrets that the pods may refer to.
 	Objects  pod.Objects
 	Problems []Problem

@@ -196,15 +196,20 @@ func (s *Sources) Record(read Snapshot) {
 	s.Last[read.Source] = read
 }
 
-// Update merges the state of all sources and records the origins of the pods that are now desired.
-// Once all sources were read, the origins of pods that are no longer desired are dropped.
+// Update merges the state of all sources and adopts the result.
 func (s *Sources) Update() Desired {
 	d := Merge(*s)
+	s.Adopt(d)
+	return d
+}
+
+// Adopt records the origins of the pods that are now desired. Once all sources were read, the origins of pods
+// that are no longer desired are dropped.
+func (s *Sources) Adopt(d Desired) {
 	if d.Complete || s.Running == nil {
 		s.Running = map[pod.Key]Origin{}
 	}
 	for key, p := range d.Pods {
 		s.Running[key] = OriginOf(p)
 	}
-	return d
 }

@@ -150,16 +150,40 @@ func (s Sources) expand(d *Desired) []definition {
 		}
 	}
 	plan := workload.Expand(used, s.Recorded)
-	d.Workloads, d.Retained = used, plan.Retained
+	d.Workloads, d.Retained, d.Jobs, d.Next = used, plan.Retained, plan.Jobs, plan.Next
+	s.keepJobs(d)
 	var pods []definition
 	for _, instance := range plan.Pods {
 		w, p := instance.Workload, instance.Pod
-		if p.Name != w.Template.Name {
+		switch {
+		case instance.Run != "":
+			SetUID(p, pod.UID(Digest([]byte(instance.Run), "\npod:", p.Name)))
+		case p.Name != w.Template.Name:
 			SetUID(p, pod.UID(Digest([]byte(w.Template.UID), "\npod:", p.Name)))
 		}
 		pods = append(pods, definition{p, waiting[slices.Index(used, w)]})
 	}
 	return pods
+}
+
+// keepJobs adds the recorded runs of Jobs that no manifest has to d.Jobs, as long as the Job may be in a manifest
+// that cannot be read, or has pods. Other runs are over for good: the same Job is a new one then.
+func (s Sources) keepJobs(d *Desired) {
+	owned := map[workload.ID]bool{}
+	for key, owner := range s.Recorded.Exists {
+		if name, is := strings.CutPrefix(owner, string(workload.Job)+"/"); is {
+			owned[workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: key.Namespace, Name: name}}] = true
+		}
+	}
+	for id, history := range s.Recorded.Jobs {
+		concerned := func(p Problem) bool {
+			name, _, _ := strings.Cut(strings.TrimPrefix(p.Key.Name, id.Key.Name), "-")
+			return p.Blind || p.Key.Namespace == id.Key.Namespace && name == ""
+		}
+		if d.Jobs[id] == nil && (!d.Complete || owned[id] || slices.ContainsFunc(d.Problems, concerned)) {
+			d.Jobs[id] = history
+		}
+	}
 }
 
 func compareIDs(a, b workload.ID) int {

@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"os"
 
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/sys"
@@ -27,21 +30,13 @@ type Workload struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// SaveWorkloads saves the workloads that serve runs. They are output: no decision depends on them.
-func SaveWorkloads(dirs layout.Dirs, all []*workload.Workload) error {
+// SaveWorkloads saves the workloads of what serve runs. They are output: no decision depends on them.
+func SaveWorkloads(dirs layout.Dirs, d manifest.Desired) error {
 	saved := []Workload{}
-	for _, w := range all {
-		object, err := json.Marshal(w.Object)
+	for _, w := range d.Workloads {
+		one, err := workloadOf(w, d)
 		if err != nil {
-			return fmt.Errorf("encoding %s: %w", w, err)
-		}
-		one := Workload{
-			Kind: w.Kind, Namespace: w.Key.Namespace, Name: w.Key.Name, Object: object,
-			Hash: w.Template.Annotations[manifest.AnnotationManifestHash],
-			Seen: w.Template.Annotations[manifest.AnnotationSeen],
-		}
-		for _, name := range w.Names() {
-			one.Pods = append(one.Pods, name+w.Suffix)
+			return err
 		}
 		saved = append(saved, one)
 	}
@@ -53,6 +48,45 @@ func SaveWorkloads(dirs layout.Dirs, all []*workload.Workload) error {
 		return fmt.Errorf("saving workloads: %w", err)
 	}
 	return nil
+}
+
+// workloadOf returns a workload as it is saved. That of a Job has its status and the pods of its run.
+func workloadOf(w *workload.Workload, d manifest.Desired) (Workload, error) {
+	one := Workload{
+		Kind: w.Kind, Namespace: w.Key.Namespace, Name: w.Key.Name, Pods: []string{},
+		Hash: w.Template.Annotations[manifest.AnnotationManifestHash],
+		Seen: w.Template.Annotations[manifest.AnnotationSeen],
+	}
+	object := w.Object
+	if job, is := object.(*batchv1.Job); is {
+		job = job.DeepCopy()
+		if history := d.Jobs[w.ID]; history != nil {
+			job.Status, job.UID = history.Status, types.UID(history.Run)
+			for _, t := range history.Tries {
+				one.Pods = append(one.Pods, t.Name+w.Suffix)
+			}
+		}
+		object = job
+	} else {
+		for _, name := range w.Names() {
+			one.Pods = append(one.Pods, name+w.Suffix)
+		}
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		return Workload{}, fmt.Errorf("encoding %s: %w", w, err)
+	}
+	one.Object = text
+	return one, nil
+}
+
+// Job returns the Job that is saved; nil if it is none.
+func (w Workload) Job() *batchv1.Job {
+	job := &batchv1.Job{}
+	if w.Kind != workload.Job || json.Unmarshal(w.Object, job) != nil {
+		return nil
+	}
+	return job
 }
 
 // Workloads returns the workloads of the serve that runs, or ran last.

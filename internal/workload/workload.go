@@ -1,6 +1,7 @@
 // Package workload decides which pods the workloads of the manifests need: Deployments, ReplicaSets,
-// StatefulSets and DaemonSets. It is a stage between the documents of all sources and the pods that
-// are desired: (workloads, what is recorded, now) -> pods. From there on these are pods like others.
+// StatefulSets, DaemonSets and Jobs. It is a stage between the documents of all sources and the pods
+// that are desired: (workloads, what is recorded, now) -> pods. From there on these are pods like
+// others. What becomes of the runs of Jobs is package jobs' decision.
 //
 // It is pure: it reads no manifest, starts nothing, and remembers nothing.
 //
@@ -11,11 +12,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload/jobs"
 )
 
 // Annotation is set on the pods of a workload: the workload's kind and name, such as Deployment/web.
@@ -32,6 +35,7 @@ type Kind string
 const (
 	DaemonSet   Kind = "DaemonSet"
 	Deployment  Kind = "Deployment"
+	Job         Kind = "Job"
 	ReplicaSet  Kind = "ReplicaSet"
 	StatefulSet Kind = "StatefulSet"
 )
@@ -59,6 +63,8 @@ type Workload struct {
 	Ordered bool
 	// Claims are the names of the template's volumes of which each pod has a claim of its own.
 	Claims []string
+	// PerBoot makes a Job run again after each boot.
+	PerBoot bool
 }
 
 // Names returns the names of the pods in manifests, in order.
@@ -92,6 +98,14 @@ func (w *Workload) First() pod.Key {
 type Recorded struct {
 	// Exists has the value of Annotation of each pod of a workload that exists.
 	Exists map[pod.Key]string
+	// Jobs has the run of each Job that has begun, and Pods what is known of the pods of Jobs.
+	Jobs map[ID]*jobs.History
+	Pods map[pod.Key]jobs.Observed
+	// Frozen are the Jobs whose runs could not be recorded: nothing new is decided for them.
+	Frozen map[ID]bool
+	// Boot is the kernel's boot ID.
+	Boot string
+	Now  time.Time
 }
 
 // Plan is the result of Expand.
@@ -100,18 +114,28 @@ type Plan struct {
 	Pods []Instance
 	// Retained are pods that should not be and that are not removed yet.
 	Retained map[pod.Key]bool
+	// Jobs are the runs of the Jobs. They are recorded before the pods are acted on.
+	Jobs map[ID]*jobs.History
+	// Next is when to call Expand again even if nothing changes; zero: never.
+	Next time.Time
 }
 
 // Instance is a pod of a workload. Its UID is that of the template.
 type Instance struct {
 	Workload *Workload
 	Pod      *v1.Pod
+	// Run is the run of the Job that the pod belongs to; "" if its workload is none.
+	Run string
 }
 
 // Expand returns the pods that the workloads need now.
 func Expand(all []*Workload, recorded Recorded) Plan {
-	plan := Plan{Retained: map[pod.Key]bool{}}
+	plan := Plan{Retained: map[pod.Key]bool{}, Jobs: map[ID]*jobs.History{}}
 	for _, w := range all {
+		if w.Kind == Job {
+			w.expandJob(recorded, &plan)
+			continue
+		}
 		plan.Pods = append(plan.Pods, w.pods()...)
 		if w.Ordered {
 			w.retain(recorded, plan.Retained)
@@ -123,7 +147,7 @@ func Expand(all []*Workload, recorded Recorded) Plan {
 func (w *Workload) pods() []Instance {
 	var all []Instance
 	for i := range w.Replicas {
-		all = append(all, Instance{w, w.pod(w.Start + i)})
+		all = append(all, Instance{Workload: w, Pod: w.pod(w.Start + i)})
 	}
 	return all
 }

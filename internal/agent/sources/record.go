@@ -1,8 +1,14 @@
 package sources
 
 import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
 	"maps"
+	"reflect"
+	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -10,55 +16,229 @@ import (
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
+	"podrun.io/podrun/internal/sys/errtext"
 	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/jobs"
 )
 
-// Record records which pods of workloads exist, by the statuses that it passes on. It implements
-// mux.Record and reconcile.Publisher. Its methods are safe for concurrent use.
+// Record records which pods of workloads exist, by the statuses that it passes on, and the runs of Jobs. It
+// implements mux.Record and reconcile.Publisher. Its methods are safe for concurrent use.
 type Record struct {
 	reconcile.Publisher
-	mu      sync.Mutex
-	exists  map[pod.Key]string
+	store   *checkpoint.Store // nil: runs are not stored
+	boot    string
+	wall    func() time.Time
+	log     *slog.Logger
 	changed chan struct{}
+
+	mu     sync.Mutex
+	exists map[pod.Key]string
+	pods   map[pod.Key]jobs.Observed
+	jobs   map[workload.ID]*jobs.History
+	// frozen are the Jobs whose stored run cannot be read.
+	frozen map[workload.ID]bool
+	failed error // why a run could not be stored last
 }
 
 // NewRecord returns an empty Record that passes statuses on to a publisher.
 func NewRecord(to reconcile.Publisher) *Record {
-	return &Record{Publisher: to, exists: map[pod.Key]string{}, changed: make(chan struct{}, 1)}
+	return &Record{
+		Publisher: to, wall: time.Now, log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1),
+		exists: map[pod.Key]string{}, pods: map[pod.Key]jobs.Observed{}, jobs: map[workload.ID]*jobs.History{},
+		frozen: map[workload.ID]bool{},
+	}
+}
+
+// At sets the boot and the wall clock by which runs are recorded, nil being time.Now, and returns r.
+func (r *Record) At(boot string, wall func() time.Time, log *slog.Logger) *Record {
+	r.boot, r.log = boot, log
+	if wall != nil {
+		r.wall = wall
+	}
+	return r
 }
 
 // Seed adds the pods of serve, of which all are the checkpoints, and returns r.
 func (r *Record) Seed(all map[pod.Key][]*checkpoint.Checkpoint) *Record {
 	for _, revisions := range all {
-		if revisions[0].Owner == owner.Serve {
-			r.add(revisions[0].Pod)
+		if c := revisions[0]; c.Owner == owner.Serve {
+			r.seed(c)
 		}
 	}
 	return r
 }
 
-func (r *Record) add(p *v1.Pod) {
+func (r *Record) seed(c *checkpoint.Checkpoint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if of := p.Annotations[workload.Annotation]; of != "" {
-		r.exists[pod.KeyOf(p)] = of
+	of := c.Pod.Annotations[workload.Annotation]
+	if of == "" {
+		return
 	}
+	ended := len(c.Instances) > 0 &&
+		!slices.ContainsFunc(c.Instances, func(i pod.Container) bool { return i.State != pod.Exited })
+	r.exists[c.Key()] = of
+	if isJob(c.Pod) {
+		r.pods[c.Key()] = jobs.Observed{Run: workload.RunOf(c.Pod), Ended: ended}
+	}
+}
+
+// Load makes a store keep the runs of Jobs, and reads those that it has. For a Job whose run cannot be read nothing is
+// done: it may have run.
+func (r *Record) Load(store *checkpoint.Store) error {
+	stored, err := store.Runs()
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.store = store
+	for _, one := range stored {
+		id, history := jobID(one.Namespace, one.Name), &jobs.History{}
+		if err = one.Err; err == nil {
+			err = json.Unmarshal(one.History, history)
+		}
+		if err != nil {
+			r.frozen[id] = true
+			r.log.Error("the record of a Job's run cannot be read: nothing is done for the Job; remove the file "+
+				"to run it again", "job", id.Key, "file", store.RunPath(one), "err", err)
+			continue
+		}
+		r.jobs[id] = history
+	}
+	return nil
+}
+
+func jobID(namespace, name string) workload.ID {
+	return workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: namespace, Name: name}}
+}
+
+func isJob(p *v1.Pod) bool {
+	of, ok := workload.Of(p)
+	return ok && of.Kind == workload.Job
 }
 
 // Recorded implements mux.Record.
 func (r *Record) Recorded() workload.Recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return workload.Recorded{Exists: maps.Clone(r.exists)}
+	return workload.Recorded{
+		Exists: maps.Clone(r.exists), Pods: maps.Clone(r.pods), Jobs: maps.Clone(r.jobs),
+		Frozen: maps.Clone(r.frozen), Boot: r.boot, Now: r.wall(),
+	}
+}
+
+// Save implements mux.Record.
+func (r *Record) Save(all map[workload.ID]*jobs.History) (failed map[workload.ID]bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var last error
+	failed = map[workload.ID]bool{}
+	for id := range r.jobs {
+		if all[id] != nil {
+			continue
+		}
+		if r.store != nil {
+			if last = r.store.RemoveRun(id.Key.Namespace, id.Key.Name); last != nil {
+				continue // tried again with the next change
+			}
+		}
+		delete(r.jobs, id)
+	}
+	for id, history := range all {
+		if reflect.DeepEqual(r.jobs[id], history) {
+			continue
+		}
+		if err := r.write(id, history); err != nil {
+			failed[id], last = true, err
+			continue
+		}
+		r.jobs[id] = history
+	}
+	if last != nil && !errtext.Same(last, r.failed) {
+		r.log.Error("the run of a Job could not be recorded: nothing is done for it; retrying", "err", last)
+	}
+	r.failed = last
+	return failed
+}
+
+// write stores a run.
+func (r *Record) write(id workload.ID, history *jobs.History) error {
+	if r.store == nil {
+		return nil
+	}
+	text, err := json.Marshal(history)
+	if err != nil {
+		return fmt.Errorf("encoding the run of %s: %w", id, err)
+	}
+	return r.store.SaveRun(checkpoint.Run{Namespace: id.Key.Namespace, Name: id.Key.Name, History: text})
+}
+
+// Sent implements mux.Record.
+func (r *Record) Sent(pods map[pod.Key]*v1.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, p := range pods {
+		if _, exists := r.exists[key]; !exists && isJob(p) {
+			r.exists[key], r.pods[key] = p.Annotations[workload.Annotation], jobs.Observed{Run: workload.RunOf(p)}
+		}
+	}
 }
 
 // Changed implements mux.Record.
 func (r *Record) Changed() <-chan struct{} { return r.changed }
 
+func (r *Record) notify() {
+	select {
+	case r.changed <- struct{}{}:
+	default: // it was not received yet, and says the same
+	}
+}
+
 // Publish implements reconcile.Publisher.
 func (r *Record) Publish(p *v1.Pod, settled bool) error {
-	r.add(p)
+	r.observe(p)
 	return r.Publisher.Publish(p, settled)
+}
+
+func (r *Record) observe(p *v1.Pod) {
+	of, key := p.Annotations[workload.Annotation], pod.KeyOf(p)
+	if of == "" {
+		return
+	}
+	r.mu.Lock()
+	r.exists[key] = of
+	changed := false
+	if isJob(p) {
+		before := r.pods[key]
+		changed = !sameForJob(before.Pod, p)
+		r.pods[key] = jobs.Observed{Run: workload.RunOf(p), Pod: p, Ended: before.Ended}
+	}
+	r.mu.Unlock()
+	if changed {
+		r.notify()
+	}
+}
+
+// sameForJob reports that two statuses of a pod mean the same for its Job.
+func sameForJob(a, b *v1.Pod) bool {
+	if a == nil || a.UID != b.UID || a.Status.Phase != b.Status.Phase || a.Status.Reason != b.Status.Reason {
+		return false
+	}
+	restarts := func(p *v1.Pod) (n int32) {
+		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			n += s.RestartCount
+		}
+		return n
+	}
+	states := func(p *v1.Pod) map[v1.PodConditionType]v1.ConditionStatus {
+		all := map[v1.PodConditionType]v1.ConditionStatus{}
+		for _, c := range p.Status.Conditions {
+			all[c.Type] = c.Status
+		}
+		return all
+	}
+	return restarts(a) == restarts(b) && maps.Equal(states(a), states(b))
 }
 
 // Gone implements reconcile.Publisher.
@@ -66,12 +246,10 @@ func (r *Record) Gone(key pod.Key) error {
 	r.mu.Lock()
 	_, existed := r.exists[key]
 	delete(r.exists, key)
+	delete(r.pods, key)
 	r.mu.Unlock()
 	if existed {
-		select {
-		case r.changed <- struct{}{}:
-		default: // it was not received yet, and says the same
-		}
+		r.notify()
 	}
 	return r.Publisher.Gone(key)
 }

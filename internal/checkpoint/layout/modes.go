@@ -45,6 +45,7 @@ func (d Dirs) Modes() []Mode {
 	return []Mode{
 		{Path: d.Root, Mode: ModePrivate, Own: true},
 		{Path: d.Pods(), Mode: ModePrivate, Entries: true, Unrelated: true},
+		{Path: d.Runs(), Mode: ModePrivate, Lazy: true},
 		{Path: d.Claims(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.Run, Mode: ModePassable, Own: true},
 		{Path: d.SandboxFiles().Dir(), Mode: ModePrivate, Lazy: true, Entries: true},

@@ -10,6 +10,7 @@ import (
 	"reflect"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,6 +49,9 @@ func New(kind workload.Kind) Document {
 	case workload.DaemonSet:
 		o := &appsv1.DaemonSet{}
 		return Document{o, &o.ObjectMeta, &o.Spec.Template}
+	case workload.Job:
+		o := &batchv1.Job{}
+		return Document{o, &o.ObjectMeta, &o.Spec.Template}
 	}
 	panic(fmt.Sprintf("no workload has the kind %q", kind))
 }
@@ -66,6 +70,8 @@ func (d Document) SetDefaults() {
 		defaults.StatefulSet(o)
 	case *appsv1.DaemonSet:
 		defaults.DaemonSet(o)
+	case *batchv1.Job:
+		defaults.Job(o)
 	}
 }
 
@@ -88,6 +94,12 @@ func (d Document) Workload() *workload.Workload {
 		for i := range o.Spec.VolumeClaimTemplates {
 			w.Claims = append(w.Claims, o.Spec.VolumeClaimTemplates[i].Name)
 		}
+	case *batchv1.Job:
+		w.Replicas = int(*o.Spec.Parallelism)
+		if o.Spec.Completions != nil {
+			w.Replicas = min(w.Replicas, int(*o.Spec.Completions))
+		}
+		w.PerBoot = d.Meta.Annotations[workload.AnnotationRunPolicy] == workload.RunPerBoot
 	}
 	return w
 }
@@ -99,6 +111,9 @@ func (d Document) Pod(w *workload.Workload) *v1.Pod {
 	p := &v1.Pod{Spec: t.Spec}
 	p.Namespace, p.Labels, p.Annotations = d.Meta.Namespace, t.Labels, t.Annotations
 	p.Name = w.Last()
+	if w.Kind == workload.Job && p.Spec.RestartPolicy == "" {
+		p.Spec.RestartPolicy = v1.RestartPolicyNever // Validate says that it is missing
+	}
 	set, ok := d.Object.(*appsv1.StatefulSet)
 	if !ok {
 		return p
@@ -144,23 +159,29 @@ func (d Document) Validate(w *workload.Workload, p *v1.Pod) field.ErrorList {
 		}
 	case *appsv1.DaemonSet:
 		errs = workloads.DaemonSet(o)
+	case *batchv1.Job:
+		errs = workloads.Job(o)
+	}
+	number := "replicas"
+	if w.Kind == workload.Job {
+		number = "parallelism"
 	}
 	if w.Replicas > workload.MaxReplicas {
-		errs = append(errs, field.Invalid(spec.Child("replicas"), w.Replicas, fmt.Sprintf(
+		errs = append(errs, field.Invalid(spec.Child(number), w.Replicas, fmt.Sprintf(
 			"podrun makes at most %d pods of a workload", workload.MaxReplicas)))
 	}
 	if w.Replicas > 1 {
-		errs = append(errs, samePorts(w, p)...)
+		errs = append(errs, samePorts(w, p, number)...)
 	}
 	return errs
 }
 
 // samePorts refuses the ports of the host that several pods of one template would have.
-func samePorts(w *workload.Workload, p *v1.Pod) field.ErrorList {
+func samePorts(w *workload.Workload, p *v1.Pod, number string) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec", "template", "spec")
-	message := fmt.Sprintf("%d pods cannot have the same port of this machine; leave it out, or set replicas to 1",
-		w.Replicas)
+	message := fmt.Sprintf("%d pods cannot have the same port of this machine; leave it out, or set %s to 1",
+		w.Replicas, number)
 	check := func(containers []v1.Container, path *field.Path) {
 		for i := range containers {
 			for j, port := range containers[i].Ports {

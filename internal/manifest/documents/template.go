@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"podrun.io/podrun/internal/workload"
 )
 
 // Identity returns the manifest that a pod of a workload would have by itself, and what else of the
@@ -22,6 +24,10 @@ func Identity(value map[string]any) any {
 		}
 	}
 	p := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
+	if value["kind"] == string(workload.Job) { // what Kubernetes lets nobody change of a Job
+		return []any{p, value["kind"], spec["completions"], spec["completionMode"], spec["podFailurePolicy"],
+			spec["backoffLimitPerIndex"], spec["successPolicy"]}
+	}
 	if spec["volumeClaimTemplates"] == nil && spec["serviceName"] == nil {
 		return p
 	}

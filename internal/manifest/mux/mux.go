@@ -9,9 +9,12 @@ import (
 	"maps"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/jobs"
 )
 
 // Patience is how long a source may take to be read for the first time before the pods of the
@@ -25,12 +28,19 @@ type Record interface {
 	Recorded() workload.Recorded
 	// Changed is sent to when the record may have changed in a way that matters.
 	Changed() <-chan struct{}
+	// Save records the runs of Jobs, durably, and forgets those that are not among them. It returns the Jobs
+	// whose run could not be recorded; nothing may be done that has not been.
+	Save(all map[workload.ID]*jobs.History) (failed map[workload.ID]bool)
+	// Sent records that the pods were handed on, so that they may exist from now on.
+	Sent(pods map[pod.Key]*v1.Pod)
 }
 
 // Mux merges the snapshots of several sources as they arrive.
 type Mux struct {
 	sources manifest.Sources
 	record  Record
+	// unsaved reports that the runs of some Jobs could not be recorded.
+	unsaved bool
 }
 
 // New returns a Mux for the sources with these names, in order of precedence, the highest first.
@@ -53,6 +63,16 @@ func (m *Mux) Run(ctx context.Context, in <-chan manifest.Snapshot, out chan<- m
 	}
 	late := time.NewTimer(Patience)
 	defer late.Stop()
+	again := time.NewTimer(longestWait) // when Jobs need it
+	again.Stop()
+	defer again.Stop()
+	merge := func() {
+		newest, ready = m.merge(), out
+		again.Stop()
+		if wait, due := m.wait(newest); due {
+			again.Reset(wait)
+		}
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -60,24 +80,56 @@ func (m *Mux) Run(ctx context.Context, in <-chan manifest.Snapshot, out chan<- m
 		case <-late.C:
 			m.sources.Late = true
 			if len(m.sources.Last)+len(m.sources.Failing) > 0 && !newest.Complete {
-				newest, ready = m.merge(), out
+				merge()
 			}
 		case <-changed:
-			if len(newest.Workloads) > 0 {
-				newest, ready = m.merge(), out
+			if len(newest.Workloads)+len(newest.Jobs) > 0 {
+				merge()
 			}
+		case <-again.C:
+			merge()
 		case s := <-in:
 			m.sources.Record(s)
-			newest, ready = m.merge(), out
+			merge()
 		case ready <- newest:
 			ready = nil
+			if m.record != nil {
+				m.record.Sent(newest.Pods)
+			}
 		}
 	}
 }
 
-func (m *Mux) merge() manifest.Desired {
-	if m.record != nil {
-		m.sources.Recorded = m.record.Recorded()
+// The waits before the state is merged again for Jobs.
+const (
+	// longestWait bounds a wait: the clock may be set meanwhile.
+	longestWait = time.Minute
+	// saveAgain is after what time a run that could not be recorded is tried again.
+	saveAgain = time.Second
+)
+
+// wait returns after what time to merge again even if nothing changes, and whether to.
+func (m *Mux) wait(d manifest.Desired) (wait time.Duration, due bool) {
+	switch {
+	case m.unsaved:
+		return saveAgain, true
+	case d.Next.IsZero():
+		return 0, false
 	}
-	return m.sources.Update()
+	return min(max(d.Next.Sub(m.sources.Recorded.Now), time.Millisecond), longestWait), true
+}
+
+func (m *Mux) merge() manifest.Desired {
+	if m.record == nil {
+		return m.sources.Update()
+	}
+	m.sources.Recorded = m.record.Recorded()
+	d := manifest.Merge(m.sources)
+	failed := m.record.Save(d.Jobs)
+	if m.unsaved = len(failed) > 0; m.unsaved {
+		maps.Copy(m.sources.Recorded.Frozen, failed)
+		d = manifest.Merge(m.sources)
+	}
+	m.sources.Adopt(d)
+	return d
 }

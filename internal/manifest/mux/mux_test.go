@@ -14,6 +14,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/jobs"
 )
 
 // at is a pod that was read from a path.
@@ -47,6 +48,10 @@ type record struct {
 
 func (r *record) Recorded() workload.Recorded { return workload.Recorded{Exists: r.exists} }
 func (r *record) Changed() <-chan struct{}    { return r.changed }
+func (r *record) Sent(map[pod.Key]*v1.Pod)    {}
+func (r *record) Save(map[workload.ID]*jobs.History) map[workload.ID]bool {
+	return nil
+}
 
 // TestMuxMergesAgain: when a pod of a workload is gone, the next one may go.
 func TestMuxMergesAgain(t *testing.T) {

@@ -1,12 +1,14 @@
 package support
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest/decode"
@@ -18,6 +20,7 @@ var workloadTypes = []reflect.Type{
 	reflect.TypeFor[appsv1.ReplicaSet](),
 	reflect.TypeFor[appsv1.StatefulSet](),
 	reflect.TypeFor[appsv1.DaemonSet](),
+	reflect.TypeFor[batchv1.Job](),
 	reflect.TypeFor[v1.PersistentVolumeClaim](),
 }
 
@@ -44,6 +47,7 @@ var workloadTable = map[string]map[string]rule{
 	"ReplicaSet":  workload,
 	"StatefulSet": workload,
 	"DaemonSet":   workload,
+	"Job":         workload,
 	"DeploymentSpec": {
 		"replicas": hasWanted, "selector": yes(isChecked), "template": yes(likeAPod),
 		"strategy": yes(""), "minReadySeconds": yes(onlyStatus), "revisionHistoryLimit": yes(noHistory),
@@ -72,7 +76,24 @@ var workloadTable = map[string]map[string]rule{
 		"selector": yes(isChecked), "template": yes(likeAPod), "updateStrategy": ignored(allAtOnce),
 		"minReadySeconds": yes(onlyStatus), "revisionHistoryLimit": yes(noHistory),
 	},
-	"PodTemplateSpec": {"metadata": yes(""), "spec": yes("")},
+	"JobSpec": {
+		"parallelism": yes(manyPods), "completions": yes(""), "activeDeadlineSeconds": yes(""),
+		"podFailurePolicy": yes("DisruptionTarget is what an evicted pod has"), "successPolicy": yes(""),
+		"backoffLimit": yes(""), "backoffLimitPerIndex": yes(""), "maxFailedIndexes": yes(""),
+		"selector":       never("Kubernetes sets it; leave it out"),
+		"manualSelector": never("the pods of a Job are found by its name"),
+		"template":       yes(likeAPod), "completionMode": yes(""), "suspend": yes(""),
+		"ttlSecondsAfterFinished": yes("the pods and their logs are removed; that the Job has finished is not forgotten"),
+		"podReplacementPolicy":    yes("a pod always ends before another one takes its place, as with Failed"),
+		"managedBy":               never("podrun alone runs Jobs here"),
+	},
+	"PodFailurePolicy":                       {"rules": yes("")},
+	"PodFailurePolicyRule":                   {"action": yes(""), "onExitCodes": yes(""), "onPodConditions": yes("")},
+	"PodFailurePolicyOnExitCodesRequirement": {"containerName": yes(""), "operator": yes(""), "values": yes("")},
+	"PodFailurePolicyOnPodConditionsPattern": {"type": yes(""), "status": yes("")},
+	"SuccessPolicy":                          {"rules": yes("")},
+	"SuccessPolicyRule":                      {"succeededIndexes": yes(""), "succeededCount": yes("")},
+	"PodTemplateSpec":                        {"metadata": yes(""), "spec": yes("")},
 	"PersistentVolumeClaim": {
 		"kind": yes(""), "apiVersion": yes(""), "metadata": yes(""), "spec": yes(""), "status": ignored(ofPodrun),
 	},
@@ -108,17 +129,30 @@ func CheckWorkload(value any, t reflect.Type) (errs, warnings []decode.Error) {
 	c := checker{}
 	c.walk(value, t, "")
 	object, _ := value.(map[string]any)
-	c.outerAnnotations(object)
+	c.outerAnnotations(object, t)
 	spec, _ := object["spec"].(map[string]any)
 	c.annotations(spec["template"], "spec.template.")
 	return c.errs, c.warnings
 }
 
-// outerAnnotations warns about the annotations of a workload that have an effect on its pods only.
-func (c *checker) outerAnnotations(object map[string]any) {
+// jobRunPolicy and runPerBoot are the annotation of a Job, and its one value.
+const (
+	jobRunPolicy = "podrun.io/run-policy"
+	runPerBoot   = "per-boot"
+)
+
+// outerAnnotations warns about the annotations of a workload of type t that have an effect on its pods only.
+func (c *checker) outerAnnotations(object map[string]any, t reflect.Type) {
 	meta, _ := object["metadata"].(map[string]any)
 	given, _ := meta["annotations"].(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if key == jobRunPolicy && t == reflect.TypeFor[batchv1.Job]() {
+			if value, _ := spell(given[key]); value != runPerBoot {
+				c.fail("metadata.annotations["+key+"]",
+					fmt.Sprintf("Unsupported value: %q: supported values: %q", value, runPerBoot))
+			}
+			continue
+		}
 		prefix, _, _ := strings.Cut(key, "/")
 		r, known := annotations[key]
 		if !known {

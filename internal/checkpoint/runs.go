@@ -1,0 +1,149 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"podrun.io/podrun/internal/sys"
+)
+
+// Runs is what a Disk stores of the runs of Jobs, which outlive their pods: one text for each Job.
+type Runs interface {
+	// RunPath returns the path of a text, for messages.
+	RunPath(name string) string
+	// ReadRuns returns all texts by name.
+	ReadRuns() (map[string][]byte, error)
+	// WriteRun replaces a text as a whole. After a power failure it is there.
+	WriteRun(name string, data []byte) error
+	// RemoveRun removes a text. It is no error if there is none.
+	RemoveRun(name string) error
+}
+
+// Run is the stored run of a Job.
+type Run struct {
+	Version   int             `json:"version"`
+	Namespace string          `json:"namespace"`
+	Name      string          `json:"name"`
+	History   json.RawMessage `json:"history"`
+	// Err is why the run cannot be read; it has no History then.
+	Err error `json:"-"`
+}
+
+// file returns the name of the run's text. It has characters of namespaces and names, and one of neither.
+func (r Run) file() string { return r.Namespace + "_" + r.Name }
+
+// SaveRun stores a run in place of the last one of its Job. It returns once the run survives a power failure.
+func (s *Store) SaveRun(r Run) error {
+	r.Version = Version
+	data, err := json.Marshal(r)
+	if err == nil {
+		err = s.disk.WriteRun(r.file(), data)
+	}
+	if err != nil {
+		return fmt.Errorf("recording the run of Job %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	return nil
+}
+
+// RunPath returns the path of a stored run, for messages.
+func (s *Store) RunPath(r Run) string { return s.disk.RunPath(r.file()) }
+
+// RemoveRun removes the run of a Job, if there is one.
+func (s *Store) RemoveRun(namespace, name string) error {
+	if err := s.disk.RemoveRun(Run{Namespace: namespace, Name: name}.file()); err != nil {
+		return fmt.Errorf("removing the run of Job %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+// Runs returns the stored runs, also those that cannot be read.
+func (s *Store) Runs() ([]Run, error) {
+	texts, err := s.disk.ReadRuns()
+	if err != nil {
+		return nil, fmt.Errorf("reading the runs of Jobs: %w", err)
+	}
+	var all []Run
+	for file, text := range texts {
+		namespace, name, named := strings.Cut(file, "_")
+		if !named {
+			continue
+		}
+		r := Run{}
+		err := json.Unmarshal(text, &r)
+		switch {
+		case err == nil && r.Version > Version:
+			err = ErrLater
+		case err == nil && r.file() != file:
+			err = errors.New("it is another Job's")
+		}
+		if err != nil {
+			r = Run{Namespace: namespace, Name: name, Err: err}
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+const runSuffix = ".json"
+
+// RunPath implements Disk.
+func (d osDisk) RunPath(name string) string { return filepath.Join(d.dirs.Runs(), name+runSuffix) }
+
+// ReadRuns implements Disk.
+func (d osDisk) ReadRuns() (map[string][]byte, error) {
+	entries, err := os.ReadDir(d.dirs.Runs())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]byte{}
+	for _, e := range entries {
+		name, is := strings.CutSuffix(e.Name(), runSuffix)
+		if !is || !e.Type().IsRegular() {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(d.dirs.Runs(), e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		all[name] = text
+	}
+	return all, nil
+}
+
+// WriteRun implements Disk.
+func (d osDisk) WriteRun(name string, data []byte) error {
+	path := d.RunPath(name)
+	if err := os.MkdirAll(d.dirs.Runs(), 0o700); err != nil {
+		return err
+	}
+	if err := sys.WriteFile(path, data, 0o600); err != nil {
+		return err
+	}
+	return errors.Join(syncFile(path), syncFile(d.dirs.Runs()))
+}
+
+// syncFile returns when the content of a file, or the names in a directory, survive a power failure.
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// RemoveRun implements Disk.
+func (d osDisk) RemoveRun(name string) error {
+	err := os.Remove(d.RunPath(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
