@@ -13,7 +13,7 @@ import (
 func describeCommand(a *app) *cobra.Command {
 	var f flags.Pods
 	c := &cobra.Command{
-		Use:   "describe pod NAME... | describe deployment/NAME | describe -f FILE",
+		Use:   "describe pod NAME... | describe deployment/NAME | describe job/NAME | describe -f FILE",
 		Short: "Show details of a pod",
 		Long: "describe shows the path of a pod's manifest and the errors in it, the current and the last state\n" +
 			"of each container, its ports, resources, environment without the values of Secrets, mounts, and\n" +
@@ -32,6 +32,11 @@ func describeCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			jobs, _ := query.JobNames(args)
+			printer := &describe.Printer{Out: a.Out, Dirs: a.Dirs(), Log: a.log}
+			if err := a.describeJobs(printer, f.Namespace, jobs); err != nil || len(jobs) > 0 && !a.havePods(selection, names) {
+				return err
+			}
 			pods, err := a.pods().Select(selection, names)
 			a.lister().WarnOfAge(pods)
 			if err != nil {
@@ -40,9 +45,8 @@ func describeCommand(a *app) *cobra.Command {
 			if err == nil && len(pods) == 0 {
 				a.lister().SayNone(selection)
 			}
-			printer := &describe.Printer{Out: a.Out, Dirs: a.Dirs(), Log: a.log}
 			for i, p := range pods {
-				if i > 0 {
+				if i > 0 || len(jobs) > 0 {
 					fmt.Fprintln(a.Out)
 				}
 				if err := printer.Pod(c.Context(), p); err != nil {
@@ -57,4 +61,28 @@ func describeCommand(a *app) *cobra.Command {
 	c.ValidArgsFunction = a.completeResources("pods")
 	a.completeFlags(c)
 	return c
+}
+
+// describeJobs prints the details of Jobs.
+func (a *app) describeJobs(printer *describe.Printer, namespace string, names []string) error {
+	for i, name := range names {
+		job, err := a.pods().Job(namespace, name)
+		if err == nil && job == nil {
+			err = query.JobNotFound(namespace, name)
+		}
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			fmt.Fprintln(a.Out)
+		}
+		printer.Job(job)
+	}
+	return nil
+}
+
+// havePods reports that the names stand for pods that exist. Those of a Job may be gone, or never have been.
+func (a *app) havePods(selection query.Selection, names []string) bool {
+	pods, err := a.pods().Select(selection, names)
+	return err == nil && len(pods) > 0
 }

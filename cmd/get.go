@@ -24,10 +24,11 @@ func getCommand(a *app) *cobra.Command {
 			"-o manifest prints pods as they may be put back into the directory of manifests: without status,\n" +
 			"defaults and what podrun adds.\n\n" +
 			"get deployments lists the Deployments of serve with their pods counted, and so do statefulsets,\n" +
-			"daemonsets and replicasets; those of podrun once are listed as long as they have pods.\n\n" +
+			"daemonsets and replicasets; those of podrun once are listed as long as they have pods. get jobs shows\n" +
+			"what has become of the Jobs of serve, also when their pods are gone.\n\n" +
 			"get volumes lists the volumes of persistentVolumeClaims and the pods that use them. get events is\n" +
 			"the same as podrun events.",
-		Example: "  podrun get pods\n  podrun get volumes -A\n  podrun get deployment web\n" +
+		Example: "  podrun get pods\n  podrun get volumes -A\n  podrun get deployment web\n  podrun get jobs\n" +
 			"  podrun get pods -A -o wide\n  podrun get pod web -o yaml\n  podrun get pods -l app=web -w\n" +
 			"  podrun get -f /etc/pods/web.yaml\n" +
 			"  podrun get pods -o jsonpath='{.items[*].metadata.name}'\n" +

@@ -3,6 +3,7 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +24,8 @@ func waitCommand(a *app) *cobra.Command {
 			"timeout. It also waits for pods that do not exist yet, but fails at once if serve runs and none of\n" +
 			"its manifests names the pod; --for=create waits even then. --selector and --all select from the\n" +
 			"pods that exist when wait starts. Whether a pod is ready is unknown while no process runs it, so\n" +
-			"wait then waits until a process does. deployment/NAME stands for all pods of the Deployment.\n\n--for is one of\n\n" +
+			"wait then waits until a process does. deployment/NAME stands for all pods of the Deployment.\n" +
+			"job/NAME is the Job itself, with the conditions Complete, Failed and Suspended.\n\n--for is one of\n\n" +
 			"  condition=NAME[=True|False]  a condition of the pod: Ready, Initialized, ContainersReady, …\n" +
 			"  phase=NAME                   Pending, Running, Succeeded or Failed\n" +
 			"  jsonpath={PATH}[=VALUE]      a field of the pod exists, or has that value\n" +
@@ -38,6 +40,10 @@ func waitCommand(a *app) *cobra.Command {
 			}
 			if len(args) == 0 && !selected {
 				return argCount(1, unlimited)(c, args)
+			}
+			if jobs, is := query.JobNames(args); is && timeout >= 0 && !strings.HasPrefix(forFlag, "phase=") {
+				o := query.JobWait{Namespace: f.Namespace, Names: jobs, For: forFlag, Timeout: timeout}
+				return a.pods().WaitJobs(c.Context(), a.Out, o)
 			}
 			condition, err := query.ParseCondition(forFlag)
 			switch {

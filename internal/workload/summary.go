@@ -138,6 +138,8 @@ func Header(kind Kind) []string {
 		return []string{"READY", "UP-TO-DATE", "AVAILABLE"}
 	case StatefulSet:
 		return []string{"READY"}
+	case Job:
+		return []string{"STATUS", "COMPLETIONS", "DURATION"}
 	case DaemonSet:
 		return []string{"DESIRED", "CURRENT", "READY", "UP-TO-DATE", "AVAILABLE"}
 	default:

@@ -9,10 +9,13 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	units "k8s.io/apimachinery/pkg/util/duration"
 
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
@@ -20,6 +23,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/jobs"
 )
 
 // listed is a workload with its pods.
@@ -56,7 +60,7 @@ func (l *Lister) Workloads(o Options, args []string) error {
 	}
 	var items []printers.Item
 	for _, w := range all {
-		row := append([]string{w.Key.Name}, w.summary.Row(kind)...)
+		row := append([]string{w.Key.Name}, w.cells()...)
 		items = append(items, printers.Item{
 			Name: w.Key.Name, Namespace: w.Key.Namespace, Object: w.object,
 			Row: append(row, printers.Age(w.since, time.Now())),
@@ -64,7 +68,7 @@ func (l *Lister) Workloads(o Options, args []string) error {
 	}
 	printer := printers.Items{
 		Format: o.Format, NoHeaders: o.NoHeaders, AllNamespaces: o.Selection.AllNamespaces, Kind: string(kind),
-		Single: len(names) == 1 && len(items) == 1,
+		Group: groupOf(kind), Single: len(names) == 1 && len(items) == 1,
 		Header: append(append([]string{"NAME"}, workload.Header(kind)...), "AGE"),
 	}
 	return errors.Join(append([]error{printer.Print(l.Streams.Out, items)}, missing...)...)
@@ -123,8 +127,30 @@ func newListed(id workload.ID, object runtime.Object, summary workload.Summary, 
 		m.SetNamespace(id.Key.Namespace)
 		m.SetCreationTimestamp(metav1.NewTime(since))
 	}
-	object.GetObjectKind().SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(string(id.Kind)))
+	version := schema.GroupVersion{Group: groupOf(id.Kind), Version: "v1"}
+	object.GetObjectKind().SetGroupVersionKind(version.WithKind(string(id.Kind)))
 	return w
+}
+
+// groupOf returns the API group of a kind.
+func groupOf(kind workload.Kind) string {
+	if kind == workload.Job {
+		return batchv1.GroupName
+	}
+	return appsv1.GroupName
+}
+
+// cells returns the cells of a workload between its name and its age.
+func (w listed) cells() []string {
+	job, is := w.object.(*batchv1.Job)
+	if !is {
+		return w.summary.Row(w.Kind)
+	}
+	duration := ""
+	if d, began := jobs.Duration(&job.Status, time.Now()); began {
+		duration = units.HumanDuration(d)
+	}
+	return []string{jobs.State(&job.Status), jobs.Completions(job), duration}
 }
 
 // newObject returns an empty object of a kind.
@@ -136,6 +162,8 @@ func newObject(kind workload.Kind) runtime.Object {
 		return &appsv1.ReplicaSet{}
 	case workload.StatefulSet:
 		return &appsv1.StatefulSet{}
+	case workload.Job:
+		return &batchv1.Job{}
 	default:
 		return &appsv1.DaemonSet{}
 	}

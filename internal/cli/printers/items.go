@@ -25,6 +25,8 @@ type Items struct {
 	// Single prints the only item as an object, not as a list.
 	Single bool
 	Kind   string
+	// Group is the API group of Kind.
+	Group  string
 	Header []string
 }
 
@@ -39,7 +41,7 @@ func (v Items) Print(out io.Writer, items []Item) error {
 		return Rows(out, rows...)
 	case v.Format.isName():
 		for _, item := range items {
-			if _, err := fmt.Fprintf(out, "%s.apps/%s\n", strings.ToLower(v.Kind), item.Name); err != nil {
+			if _, err := fmt.Fprintf(out, "%s.%s/%s\n", strings.ToLower(v.Kind), v.Group, item.Name); err != nil {
 				return err
 			}
 		}

@@ -22,11 +22,12 @@ var workloadTypes = []struct {
 	{workload.ReplicaSet, []string{"replicasets", "replicaset", "rs"}},
 	{workload.StatefulSet, []string{"statefulsets", "statefulset", "sts"}},
 	{workload.DaemonSet, []string{"daemonsets", "daemonset", "ds"}},
+	{workload.Job, []string{"jobs", "job"}},
 }
 
-// WorkloadKind returns the kind of workloads that a resource type, or one of apps, is; "" if it is none.
+// WorkloadKind returns the kind of workloads that a resource type, or one of apps or batch, is; "" if it is none.
 func WorkloadKind(resource string) workload.Kind {
-	resource = strings.TrimSuffix(resource, ".apps")
+	resource = strings.TrimSuffix(strings.TrimSuffix(resource, ".apps"), ".batch")
 	for _, t := range workloadTypes {
 		if slices.Contains(t.names, resource) {
 			return t.kind
@@ -96,6 +97,9 @@ func (r *Reader) expand(namespace string, names []string) ([]string, error) {
 		i := slices.IndexFunc(saved, func(w status.Workload) bool {
 			return w.Kind == id.Kind && w.Namespace == namespace && w.Name == id.Key.Name
 		})
+		if i >= 0 && len(saved[i].Pods) == 0 {
+			return nil, &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("%s has no pods now", name)}
+		}
 		if i >= 0 {
 			all = append(all, saved[i].Pods...)
 			continue

@@ -50,7 +50,7 @@ func (m *Metrics) Watch(n Node) {
 			"1 while less than --disk-pressure-threshold of that file system is free.", "disk"),
 		collected: described("kubelet_image_garbage_collected_total",
 			"Unused images that were removed, by reason.", "reason"),
-		pods: describePods(),
+		pods: describePods(), jobs: describeJobs(),
 	})
 }
 
@@ -60,7 +60,7 @@ type node struct {
 	runningPods, containers, desired, problems, warnings *prometheus.Desc
 	complete                                             *prometheus.Desc
 	capacity, available, pressed, collected              *prometheus.Desc
-	pods                                                 map[string]*prometheus.Desc
+	pods, jobs                                           map[string]*prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
@@ -71,8 +71,10 @@ func (n *node) Describe(out chan<- *prometheus.Desc) {
 	} {
 		out <- d
 	}
-	for _, d := range n.pods {
-		out <- d
+	for _, all := range []map[string]*prometheus.Desc{n.pods, n.jobs} {
+		for _, d := range all {
+			out <- d
+		}
 	}
 }
 
@@ -101,6 +103,7 @@ func (n *node) Collect(out chan<- prometheus.Metric) {
 		gauge(n.warnings, warnings[source], source)
 	}
 	n.disks(out)
+	collectJobs(n.jobs, desired, out)
 	pods, err := n.from.Pods()
 	if err != nil {
 		out <- prometheus.NewInvalidMetric(n.pods["kube_pod_info"], err)

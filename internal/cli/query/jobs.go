@@ -1,0 +1,107 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status"
+	"podrun.io/podrun/internal/workload"
+)
+
+// JobNames returns the names in the arguments `job NAME...` or `job/NAME...`, and whether they name Jobs.
+func JobNames(args []string) (names []string, ok bool) {
+	kind, names, ok := WorkloadArgs(args)
+	return names, ok && kind == workload.Job && len(names) > 0
+}
+
+// Job returns a Job of the serve that runs, or ran last; nil if it has none of that name.
+func (r *Reader) Job(namespace, name string) (*batchv1.Job, error) {
+	saved, err := status.Workloads(r.Dirs)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(saved, func(w status.Workload) bool {
+		return w.Kind == workload.Job && w.Namespace == namespace && w.Name == name
+	})
+	if i < 0 {
+		return nil, nil
+	}
+	job := saved[i].Job()
+	if job == nil {
+		return nil, fmt.Errorf("reading the status of job %q failed", name)
+	}
+	return job, nil
+}
+
+// JobWait says for what WaitJobs waits.
+type JobWait struct {
+	Namespace string
+	Names     []string
+	// For is the value of --for: condition=NAME[=VALUE], create or delete.
+	For     string
+	Timeout time.Duration // 0: check once
+}
+
+// WaitJobs waits until each of the Jobs meets a condition, and prints those that do.
+func (r *Reader) WaitJobs(ctx context.Context, out io.Writer, o JobWait) error {
+	kind, _, _ := strings.Cut(o.For, "=")
+	condition, err := ParseCondition(o.For)
+	if err != nil || kind != "condition" && kind != "create" && kind != "delete" {
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf(
+			"--for %q: of a job it must be condition=NAME[=VALUE], create or delete", o.For)}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimedOut)
+	defer cancel()
+	pending := slices.Clone(o.Names)
+	err = r.OnChange(ctx, r.Dirs.Run, func() (bool, error) {
+		var unmet []string
+		for _, name := range pending {
+			job, err := r.Job(o.Namespace, name)
+			if err != nil {
+				return false, err
+			}
+			if !condition(conditionsOf(job)) {
+				unmet = append(unmet, name)
+				continue
+			}
+			fmt.Fprintf(out, "job.batch/%s condition met\n", name)
+		}
+		pending = unmet
+		return len(pending) == 0, nil
+	})
+	if errors.Is(err, errTimedOut) {
+		return &cli.Error{
+			Code: cli.ExitFailed, Err: fmt.Errorf("timed out waiting for jobs/%s", strings.Join(pending, ", jobs/")),
+		}
+	}
+	return err
+}
+
+// conditionsOf returns a pod that has the conditions of a Job; nil if there is no Job.
+func conditionsOf(job *batchv1.Job) *v1.Pod {
+	if job == nil {
+		return nil
+	}
+	p := &v1.Pod{}
+	for _, c := range job.Status.Conditions {
+		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{
+			Type: v1.PodConditionType(c.Type), Status: c.Status,
+		})
+	}
+	return p
+}
+
+// JobNotFound returns the error that a Job does not exist.
+func JobNotFound(namespace, name string) error {
+	return WorkloadNotFound(workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: namespace, Name: name}})
+}
