@@ -34,7 +34,8 @@ func describeCommand(a *app) *cobra.Command {
 			}
 			jobs, _ := query.JobNames(args)
 			printer := &describe.Printer{Out: a.Out, Dirs: a.Dirs(), Log: a.log}
-			if err := a.describeJobs(printer, f.Namespace, jobs); err != nil || len(jobs) > 0 && !a.havePods(selection, names) {
+			err = a.describeJobs(printer, f.Namespace, jobs)
+			if err != nil || len(jobs) > 0 && !a.havePods(selection, names) {
 				return err
 			}
 			pods, err := a.pods().Select(selection, names)

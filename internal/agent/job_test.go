@@ -186,3 +186,46 @@ func TestJobNotRecorded(t *testing.T) {
 		s.stop()
 	})
 }
+
+// TestOnceJob: once waits for the result of a Job, which tries again, and pods start after it.
+func TestOnceJob(t *testing.T) {
+	after := "---\napiVersion: v1\nkind: Pod\nmetadata: {name: last, annotations: {podrun.io/after: work}}\n" +
+		"spec: {restartPolicy: Never, containers: [{name: c, image: 'good:1'}]}\n"
+	for name, test := range map[string]struct {
+		manifest string
+		failed   bool
+		took     time.Duration
+		pods     string
+	}{
+		"complete": {jobText("good:1", "completions: 3", "parallelism: 2") + after, false, 3 * time.Minute, "last-n Succeeded, work-0-n Succeeded, work-1-n Succeeded, work-2-n Succeeded"},
+		"failed":   {jobText("bad:1", "backoffLimit: 1") + after, true, 12 * time.Second, "last-n Pending, work-0-n Failed, work-1-n Failed"},
+		"deadline": {jobText("good:1", "activeDeadlineSeconds: 20"), true, 20 * time.Second, "work-0-n Running"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt := fake.New("boot-1")
+			rt.AddImage("good:1", fake.Script{Run: time.Minute})
+			rt.AddImage("bad:1", fake.Script{Run: time.Second, Exit: 3})
+			s := newServed(t, rt)
+			s.put(test.manifest)
+			synctest.Test(t, func(t *testing.T) {
+				for range 2 { // a second run begins anew
+					begun := time.Now()
+					result, err := Once(t.Context(), s.o, OnceOptions{})
+					if err != nil || result.Failed() != test.failed {
+						t.Errorf("failed: %v, %v", result.Failed(), err)
+					}
+					if took := time.Since(begun); took < test.took || took > test.took+20*time.Second {
+						t.Errorf("it took %s, want %s", took, test.took)
+					}
+					var pods []string
+					for _, p := range result.Pods {
+						pods = append(pods, p.Name+" "+string(p.Status.Phase))
+					}
+					if got := strings.Join(pods, ", "); got != test.pods {
+						t.Errorf("%s\nwant %s", got, test.pods)
+					}
+				}
+			})
+		})
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/agent/problems"
 	"podrun.io/podrun/internal/agent/result"
+	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
@@ -43,10 +44,11 @@ func Once(ctx context.Context, o Options, once OnceOptions) (result.Result, erro
 		return err
 	}
 	from := o.opener()
-	want, err := deadline.Promptly(prepare, func() (manifest.Desired, error) { return from.ReadOnce(prepare) })
+	read, err := deadline.Promptly(prepare, func() (*sources.Once, error) { return from.ReadOnce(prepare) })
 	if err != nil {
 		return result.Result{}, late("reading manifests", err)
 	}
+	want := read.Desired
 	new(problems.Log).Report(o.Log, want)
 	if once.Desired != nil {
 		if err := once.Desired(want); err != nil {
@@ -58,7 +60,8 @@ func Once(ctx context.Context, o Options, once OnceOptions) (result.Result, erro
 		return result.Result{}, late("locking the pods", err)
 	}
 	pods := result.NewCollector(status.NewFiles(o.Dirs), want, once.Progress)
-	as := role{owner: owner.Once, locks: locks, publisher: pods, troubled: pods.Troubled, stuck: pods.Stuck}
+	read.Record.Publisher = pods
+	as := role{owner: owner.Once, locks: locks, publisher: read.Record, troubled: pods.Troubled, stuck: pods.Stuck}
 	a, err := deadline.Promptly(prepare, func() (*agent, error) { return o.openOnce(prepare, as) })
 	if err != nil {
 		for key := range want.Pods {
@@ -74,7 +77,7 @@ func Once(ctx context.Context, o Options, once OnceOptions) (result.Result, erro
 	if once.Timeout > 0 {
 		once.Timeout = max(once.Timeout-time.Since(began), 1)
 	}
-	return a.once(ctx, once, want, pods), nil
+	return a.once(ctx, once, read, pods), nil
 }
 
 // openOnce connects to the runtime and loads the image archives. If ctx ends meanwhile it closes
@@ -96,10 +99,9 @@ func (o Options) openOnce(ctx context.Context, as role) (*agent, error) {
 }
 
 // once runs the desired set and closes the agent.
-func (a *agent) once(
-	ctx context.Context, once OnceOptions, want manifest.Desired, pods *result.Collector,
-) result.Result {
+func (a *agent) once(ctx context.Context, once OnceOptions, read *sources.Once, pods *result.Collector) result.Result {
 	a.loop.Removing = once.Removing
+	a.loop.Terminates = read.Recall(a.runtime.Store(), a.loop.Boot, a.loop.Wall, a.o.Log)
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	desired, ended := make(chan manifest.Desired, 1), make(chan struct{})
@@ -108,9 +110,10 @@ func (a *agent) once(
 		defer a.close()
 		a.run(work, desired, func(context.Context) {})
 	}()
-	send(work, desired, want)
+	enough := read.Follow(work, pods.SetDesired, desired)
 	outcome := pods.Wait(ctx, once)
-	keep := outcome.Kept(want, once.Remove)
+	enough()
+	keep := outcome.Kept(pods.Desired(), once.Remove)
 	grace := outcome.Ends(keep)
 	for _, p := range outcome.Unfinished() {
 		a.runtime.RetainLogs(p.UID)
@@ -134,8 +137,8 @@ func (a *agent) once(
 	if !outcome.Stopped() {
 		bound.Interrupted = ctx.Done()
 	}
-	waiting, enough := bound.Begin()
-	defer enough()
+	waiting, cancel := bound.Begin()
+	defer cancel()
 	if len(outcome.Stops) > 0 {
 		send(waiting, desired, keep)
 		pods.WaitGone(waiting, outcome.Stops)

@@ -76,9 +76,11 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if a.conn != nil {
 		o.archives().Load(ctx, a.conn.Driver)
 	}
-	if err := a.recall(record, &from); err != nil {
+	record.At(a.loop.Boot, a.loop.Wall, o.Log)
+	if from.Running, err = record.Recall(a.runtime.Store()); err != nil {
 		return err
 	}
+	from.Record = record
 	all, err := from.Open()
 	if err != nil {
 		return err
@@ -114,17 +116,6 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	}
 	files.Touch()
 	return nil
-}
-
-// recall makes the record and the sources go on with what is stored of pods and of Jobs.
-func (a *agent) recall(record *sources.Record, from *sources.Opener) error {
-	stored, err := a.runtime.Store().List()
-	if err != nil {
-		return err
-	}
-	record.At(a.loop.Boot, a.loop.Wall, a.o.Log).Seed(stored)
-	from.Running, from.Record = sources.Origins(stored), record
-	return record.Load(a.runtime.Store())
 }
 
 // service is a serve that runs.

@@ -203,6 +203,8 @@ type Desired struct {
 	Retained map[pod.Key]bool
 	// Jobs are the runs of the Jobs, which are recorded before the pods are acted on.
 	Jobs map[workload.ID]*jobs.History
+	// Arrived says of each Job whether it is Complete, by the key by which pods start after it.
+	Arrived map[pod.Key]bool
 	// Next is when to merge again even if nothing changes; zero: never.
 	Next time.Time
 	// Objects are the ConfigMaps and Secrets that the pods may refer to.

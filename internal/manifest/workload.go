@@ -151,6 +151,13 @@ func (s Sources) expand(d *Desired) []definition {
 	}
 	plan := workload.Expand(used, s.Recorded)
 	d.Workloads, d.Retained, d.Jobs, d.Next = used, plan.Retained, plan.Jobs, plan.Next
+	d.Arrived = map[pod.Key]bool{}
+	for _, w := range used {
+		if w.Kind == workload.Job {
+			history := d.Jobs[w.ID]
+			d.Arrived[pod.KeyOf(w.Template)] = history != nil && history.Complete()
+		}
+	}
 	s.keepJobs(d)
 	var pods []definition
 	for _, instance := range plan.Pods {

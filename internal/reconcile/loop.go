@@ -101,6 +101,11 @@ func (l *Loop) distribute(ctx context.Context, d manifest.Desired) {
 			l.shared.resources.Hold(key, plan.Requests(p))
 		}
 	}
+	for key, arrived := range d.Arrived {
+		if d.Pods[key] == nil {
+			l.shared.order.Report(key, arrived)
+		}
+	}
 	for key, p := range d.Pods {
 		delete(l.strays, key)
 		l.worker(ctx, key).mailbox.put(desiredPod{pod: p, bad: l.problems.Of(p), objects: d.Objects})

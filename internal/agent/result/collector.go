@@ -21,6 +21,7 @@ import (
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
+	"podrun.io/podrun/internal/workload"
 )
 
 // Collector collects the statuses of the pods of one run and passes them on to the status files.
@@ -40,6 +41,7 @@ type Collector struct {
 	stuck    map[pod.Key]error     // why a pod can never start
 	pulls    pulls
 	seen     func(pod.Key) pod.Observed // may be nil
+	desired  manifest.Desired
 }
 
 // trouble is a failed action of a pod.
@@ -55,10 +57,12 @@ func NewCollector(files *status.Files, want manifest.Desired, progress func(*v1.
 		files: files, progress: progress, change: make(chan struct{}, 1), pods: map[pod.Key]*v1.Pod{},
 		settled: map[pod.Key]bool{}, gone: map[pod.Key]bool{}, trouble: map[pod.Key]trouble{},
 		began: time.Now(), done: map[pod.Key]time.Time{}, ready: map[pod.Key]period{},
-		backoff: map[pod.Key]period{}, stuck: map[pod.Key]error{}, pulls: newPulls(),
+		backoff: map[pod.Key]period{}, stuck: map[pod.Key]error{}, pulls: newPulls(), desired: want,
 	}
 	for key, p := range want.Pods {
-		c.pods[key] = p
+		if of, _ := workload.Of(p); of.Kind != workload.Job { // those of Jobs come and go
+			c.pods[key] = p
+		}
 	}
 	return c
 }
@@ -73,6 +77,9 @@ func (c *Collector) Publish(p *v1.Pod, settled bool) error {
 	key := pod.KeyOf(p)
 	c.mu.Lock()
 	c.pods[key], c.settled[key] = p, settled
+	if of, _ := workload.Of(p); of.Kind == workload.Job {
+		delete(c.gone, key) // that was the pod of an earlier run
+	}
 	if _, was := c.done[key]; !Done(p) {
 		delete(c.done, key)
 	} else if !was {
@@ -208,6 +215,7 @@ func (c *Collector) result(o Options) (r Result, settled bool, next time.Duratio
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.Stuck, r.Unstable, r.CrashLooping = map[pod.Key]error{}, map[pod.Key]bool{}, map[pod.Key]bool{}
+	r.Jobs = jobsOf(c.desired)
 	inBackOff := c.inBackOff()
 	for key, p := range c.pods {
 		r.Pods = append(r.Pods, p)
@@ -223,10 +231,11 @@ func (c *Collector) result(o Options) (r Result, settled bool, next time.Duratio
 		r.Stuck[key] = why
 	}
 	r.findCrashLoops(inBackOff)
-	settled = true
 	stranded := r.Stranded()
+	settled = r.jobsDone(stranded)
 	for key, p := range c.pods {
-		settled = settled && (c.settled[key] && r.Done(p) || stranded[key])
+		_, ofJob := r.JobOf(p)
+		settled = settled && (c.settled[key] && r.Done(p) || stranded[key] || ofJob && c.gone[key] && r.Done(p))
 	}
 	slices.SortFunc(r.Pods, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

@@ -15,6 +15,8 @@ import (
 type Result struct {
 	// Pods are sorted by namespace and name, with their last status.
 	Pods []*v1.Pod
+	// Jobs are the Jobs. What becomes of a Job's pods matters only to the Job.
+	Jobs []Job
 	// TimedOut and Interrupted report what ended the wait before every pod was done. Interrupted is
 	// also set by an interrupt while the result is shown or while Once cleans up.
 	TimedOut, Interrupted bool
@@ -52,19 +54,24 @@ type Left struct {
 // done reports that every pod is done, or never will be because another pod has failed.
 func (r Result) done() bool {
 	stranded := r.Stranded()
-	return !slices.ContainsFunc(r.Pods, func(p *v1.Pod) bool { return !r.Done(p) && !stranded[pod.KeyOf(p)] })
+	return r.jobsDone(stranded) &&
+		!slices.ContainsFunc(r.Pods, func(p *v1.Pod) bool { return !r.Done(p) && !stranded[pod.KeyOf(p)] })
 }
 
 // Stopped reports that an interrupt terminates the pods. An interrupt after all pods have their
 // results only ends a wait.
 func (r Result) Stopped() bool { return r.Interrupted && !r.done() }
 
-// Failed reports that a pod failed.
+// Failed reports that a pod or a Job failed.
 func (r Result) Failed() bool {
-	return slices.ContainsFunc(r.Pods, r.failed)
+	return slices.ContainsFunc(r.Pods, r.failed) ||
+		slices.ContainsFunc(r.Jobs, func(j Job) bool { return j.Failed() != nil })
 }
 
-func (r Result) failed(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed || r.Problem(p) != "" }
+func (r Result) failed(p *v1.Pod) bool {
+	_, ofJob := r.JobOf(p)
+	return p.Status.Phase == v1.PodFailed && !ofJob || r.Problem(p) != ""
+}
 
 // Problem returns why a pod has failed where its phase does not say so; "" if it has not.
 func (r Result) Problem(p *v1.Pod) string {
@@ -81,6 +88,9 @@ func (r Result) Problem(p *v1.Pod) string {
 // Done reports that the result of a pod of this run is known, good or bad. A service has to be ready
 // for some time to have a good one.
 func (r Result) Done(p *v1.Pod) bool {
+	if j, is := r.JobOf(p); is {
+		return r.Problem(p) != "" || j.Finished()
+	}
 	return r.Problem(p) != "" || Done(p) && !r.Unstable[pod.KeyOf(p)]
 }
 
@@ -91,6 +101,9 @@ func (r Result) Stranded() map[pod.Key]bool {
 	for _, p := range r.Pods {
 		lost[pod.KeyOf(p)] = r.failed(p)
 	}
+	for _, j := range r.Jobs {
+		lost[j.At] = j.Failed() != nil
+	}
 	for again := true; again; {
 		again = false
 		for _, p := range r.Pods {
@@ -98,6 +111,9 @@ func (r Result) Stranded() map[pod.Key]bool {
 			waits := p.Status.Reason == plan.ReasonWaitingForPods && !lost[key]
 			if waits && slices.ContainsFunc(pod.After(p), func(k pod.Key) bool { return lost[k] }) {
 				lost[key], stranded[key], again = true, true, true
+				if j, is := r.JobOf(p); is && !j.Finished() {
+					lost[j.At], stranded[j.At] = true, true
+				}
 			}
 		}
 	}
@@ -135,7 +151,7 @@ func (r Result) Kept(want manifest.Desired, remove bool) manifest.Desired {
 		return d
 	}
 	for _, p := range r.Pods {
-		if key := pod.KeyOf(p); r.Done(p) && r.Stuck[key] == nil {
+		if key := pod.KeyOf(p); r.Done(p) && r.Stuck[key] == nil && want.Pods[key] != nil {
 			d.Pods[key] = want.Pods[key]
 		}
 	}
@@ -156,6 +172,15 @@ func (r *Result) findCrashLoops(inBackOff map[pod.Key]bool) {
 			crashing[key] = true
 		case !waitsFor(p, statuses):
 			return
+		}
+	}
+	for _, j := range r.Jobs {
+		waits := slices.ContainsFunc(r.Pods, func(p *v1.Pod) bool {
+			of, is := r.JobOf(p)
+			return is && of.ID == j.ID && waitsFor(p, statuses)
+		})
+		if !j.Finished() && !waits {
+			return // it is in progress, be it that it waits for another try
 		}
 	}
 	r.CrashLooping = crashing

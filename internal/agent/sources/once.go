@@ -4,31 +4,54 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+
+	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/mux"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
 )
+
+// Once is what one run has read.
+type Once struct {
+	// Desired is what is desired at first.
+	Desired manifest.Desired
+	// Record is what is recorded of the run, which no later run knows.
+	Record *Record
+	mux    *mux.Mux
+}
 
 // ReadOnce reads every source once, for one run. If a manifest cannot be used it returns a
 // *ManifestError.
-func (o Opener) ReadOnce(ctx context.Context) (manifest.Desired, error) {
+func (o Opener) ReadOnce(ctx context.Context) (*Once, error) {
 	all, err := o.Open()
 	if err != nil {
-		return manifest.Desired{}, err
+		return nil, err
 	}
+	once := &Once{Record: NewRecord(nil)}
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Name())
+	}
+	once.mux = mux.New(names, o.Running, once.Record)
 	ctx, cancel := context.WithCancel(ctx)
 	in := make(chan manifest.Desired)
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	defer cancel()
-	reading.Go(func() { o.Run(ctx, all, in, func(string, error) {}) })
+	reading.Go(func() { o.run(ctx, all, once.mux, in, func(string, error) {}) })
 	for {
 		select {
 		case <-ctx.Done():
-			return manifest.Desired{}, ctx.Err()
+			return nil, ctx.Err()
 		case d := <-in:
 			bad := strangers(d)
 			for _, p := range d.Problems {
@@ -36,17 +59,86 @@ func (o Opener) ReadOnce(ctx context.Context) (manifest.Desired, error) {
 			}
 			if d.Complete {
 				bad = append(bad, missing(d)...)
+				bad = append(bad, suspended(d)...)
 			}
+			once.Desired = d
 			switch {
 			case len(bad) > 0:
-				return d, &ManifestError{errors.Join(bad...)}
-			case d.Complete && len(d.Pods) == 0:
-				return d, &ManifestError{fmt.Errorf("no pod in %s", Names(all))}
+				return once, &ManifestError{errors.Join(bad...)}
+			case d.Complete && len(d.Pods)+len(d.Jobs) == 0:
+				return once, &ManifestError{fmt.Errorf("no pod in %s", Names(all))}
 			case d.Complete:
-				return d, nil
+				return once, nil
 			}
 		}
 	}
+}
+
+// Follow sends what is desired, and again as the Jobs of the run go on, until ctx ends or end is called.
+// It calls sent with each desired set before it sends it.
+func (o *Once) Follow(
+	ctx context.Context, sent func(manifest.Desired), out chan<- manifest.Desired,
+) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	pass := func(d manifest.Desired) {
+		sent(d)
+		select {
+		case out <- d:
+		case <-ctx.Done():
+		}
+	}
+	if len(o.Desired.Jobs) == 0 {
+		pass(o.Desired)
+		return cancel
+	}
+	in := make(chan manifest.Desired)
+	following.Go(func() { _ = o.mux.Run(ctx, nil, in) })
+	following.Go(func() {
+		for ctx.Err() == nil {
+			select {
+			case d := <-in:
+				pass(d)
+			case <-ctx.Done():
+			}
+		}
+	})
+	return func() { cancel(); following.Wait() }
+}
+
+// Recall makes the pods that an earlier run of once has left of the Jobs end before the Jobs begin. It
+// returns which pods to terminate when they are not desired: those, and those of this run. nil if there are no Jobs.
+func (o *Once) Recall(
+	store *checkpoint.Store, boot string, wall func() time.Time, log *slog.Logger,
+) func(pod.Observed) bool {
+	if len(o.Desired.Jobs) == 0 {
+		return nil
+	}
+	all, err := store.List()
+	if err != nil {
+		log.Warn("pods that an earlier run has left of Jobs are not known", "err", err)
+	}
+	o.Record.At(boot, wall, log)
+	for _, revisions := range all {
+		c := revisions[0]
+		if of, _ := workload.Of(c.Pod); c.Owner == owner.Once && o.Desired.Jobs[of] != nil {
+			o.Record.seed(c)
+		}
+	}
+	o.Record.Forget()
+	return func(seen pod.Observed) bool { return o.Desired.Pods[seen.Key] != nil || o.Record.has(seen.Key) }
+}
+
+// suspended returns an error for each Job that is suspended: it would never finish.
+func suspended(d manifest.Desired) []error {
+	var errs []error
+	for _, w := range d.Workloads {
+		if job, is := w.Object.(*batchv1.Job); is && *job.Spec.Suspend {
+			errs = append(errs, fmt.Errorf("%s: %s is suspended: it would never finish",
+				manifest.OriginOf(w.Template).Path, w))
+		}
+	}
+	return errs
 }
 
 // missing returns an error for each ConfigMap and Secret that a pod needs and no manifest has:
@@ -69,7 +161,7 @@ func strangers(d manifest.Desired) []error {
 	var bad []error
 	for _, p := range d.Pods {
 		for _, key := range pod.After(p) {
-			if d.Complete && d.Pods[key] == nil {
+			if _, job := d.Arrived[key]; d.Complete && d.Pods[key] == nil && !job {
 				bad = append(bad, &manifest.InvalidError{Errors: []manifest.FieldError{{
 					File:  manifest.OriginOf(p).Path,
 					Field: "metadata.annotations[" + pod.AnnotationAfter + "]",

@@ -14,6 +14,7 @@ import (
 
 	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/sys/errtext"
@@ -58,14 +59,19 @@ func (r *Record) At(boot string, wall func() time.Time, log *slog.Logger) *Recor
 	return r
 }
 
-// Seed adds the pods of serve, of which all are the checkpoints, and returns r.
-func (r *Record) Seed(all map[pod.Key][]*checkpoint.Checkpoint) *Record {
+// Recall adds what is stored of the pods of serve and of the runs of Jobs, and makes the store keep these.
+// It returns where the manifests of all pods were read.
+func (r *Record) Recall(store *checkpoint.Store) (map[pod.Key]manifest.Origin, error) {
+	all, err := store.List()
+	if err != nil {
+		return nil, err
+	}
 	for _, revisions := range all {
 		if c := revisions[0]; c.Owner == owner.Serve {
 			r.seed(c)
 		}
 	}
-	return r
+	return Origins(all), r.load(store)
 }
 
 func (r *Record) seed(c *checkpoint.Checkpoint) {
@@ -83,9 +89,9 @@ func (r *Record) seed(c *checkpoint.Checkpoint) {
 	}
 }
 
-// Load makes a store keep the runs of Jobs, and reads those that it has. For a Job whose run cannot be read nothing is
-// done: it may have run.
-func (r *Record) Load(store *checkpoint.Store) error {
+// load makes a store keep the runs of Jobs, and reads those that it has. For a Job whose run cannot be
+// read nothing is done: it may have run.
+func (r *Record) load(store *checkpoint.Store) error {
 	stored, err := store.Runs()
 	if err != nil {
 		return err
@@ -107,6 +113,21 @@ func (r *Record) Load(store *checkpoint.Store) error {
 		r.jobs[id] = history
 	}
 	return nil
+}
+
+// Forget forgets the runs of Jobs, so that they begin when they are decided next.
+func (r *Record) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.jobs)
+}
+
+// has reports that a pod of a workload exists.
+func (r *Record) has(key pod.Key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, exists := r.exists[key]
+	return exists
 }
 
 func jobID(namespace, name string) workload.ID {

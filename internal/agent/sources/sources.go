@@ -264,19 +264,27 @@ func (o Opener) Prune() {
 func (o Opener) Run(
 	ctx context.Context, all []manifest.Source, out chan<- manifest.Desired, failed func(string, error),
 ) {
-	snapshots := make(chan manifest.Snapshot)
 	var names []string
-	var reading sync.WaitGroup
 	for _, s := range all {
 		names = append(names, s.Name())
+	}
+	o.run(ctx, all, mux.New(names, o.Running, o.Record), out, failed)
+}
+
+// run is Run with a mux that may be run again.
+func (Opener) run(
+	ctx context.Context, all []manifest.Source, m *mux.Mux, out chan<- manifest.Desired, failed func(string, error),
+) {
+	snapshots := make(chan manifest.Snapshot)
+	var reading sync.WaitGroup
+	for _, s := range all {
 		reading.Go(func() {
 			if err := s.Run(ctx, snapshots); err != nil && !errors.Is(err, context.Canceled) {
 				failed(s.Name(), err)
 			}
 		})
 	}
-	if err := mux.New(names, o.Running, o.Record).Run(ctx, snapshots, out); err != nil &&
-		!errors.Is(err, context.Canceled) {
+	if err := m.Run(ctx, snapshots, out); err != nil && !errors.Is(err, context.Canceled) {
 		failed("mux", err)
 	}
 	reading.Wait()

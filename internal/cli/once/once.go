@@ -6,6 +6,7 @@
 package once
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -261,11 +262,33 @@ func notStarted(err error) error {
 // reported returns the result of a run for package report.
 func (r *run) reported(of result.Result) report.Run {
 	return report.Run{
-		Pods: of.Pods, TimedOut: of.TimedOut, Interrupted: of.Interrupted, Removed: of.Removed, Done: of.Done,
+		Pods: of.Pods, Jobs: jobsOf(of),
+		TimedOut: of.TimedOut, Interrupted: of.Interrupted, Removed: of.Removed, Done: of.Done,
 		Problem: of.Problem, Stops: of.Stops, Stranded: of.Stranded(), Durations: of.Durations, Runs: of.Runs,
 		Began: r.Report.Began, Dirs: r.Agent.Dirs, Output: r.logs.Output,
 		Warn: func(text string) { cli.Warnf(r.Streams.ErrOut, "%s", text) },
 	}
+}
+
+// jobsOf returns the Jobs of a run for package report, with their pods in the order of their creation.
+func jobsOf(of result.Result) []report.Job {
+	var all []report.Job
+	stranded := of.Stranded()
+	for _, j := range of.Jobs {
+		job := j.Spec.DeepCopy()
+		job.Status = j.Status
+		one := report.Job{Job: job, Manifest: j.Manifest, Stranded: stranded[j.At]}
+		for _, p := range of.Pods {
+			if owner, is := of.JobOf(p); is && owner.ID == j.ID {
+				one.Pods = append(one.Pods, p)
+			}
+		}
+		slices.SortStableFunc(one.Pods, func(a, b *v1.Pod) int {
+			return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+		})
+		all = append(all, one)
+	}
+	return all
 }
 
 // exit returns an error with the exit code of the run, or nil if it succeeded.
@@ -287,7 +310,7 @@ func (r *run) exit(result result.Result) error {
 	return nil
 }
 
-// failure returns the error of a run in which a pod has failed.
+// failure returns the error of a run in which a pod or a Job has failed.
 func (r *run) failure(result result.Result) error {
 	failed := &cli.Error{Code: r.exitCode(result)}
 	var stuck []error
@@ -300,6 +323,11 @@ func (r *run) failure(result result.Result) error {
 		var fix interface{ Hint() string }
 		if errors.As(why, &fix) && failed.Hint == "" {
 			failed.Hint = fix.Hint()
+		}
+	}
+	for _, j := range result.Jobs {
+		if c := j.Failed(); c != nil {
+			stuck = append(stuck, fmt.Errorf("job %s has failed: %s: %s", j.Key, c.Reason, c.Message))
 		}
 	}
 	failed.Err = errors.Join(stuck...)

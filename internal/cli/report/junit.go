@@ -133,12 +133,14 @@ func junitOf(r Run) junitSuites {
 	var names []string
 	for _, p := range r.Pods {
 		name := cmp.Or(manifest.OriginOf(p).Path, suiteName)
-		if byManifest[name] == nil {
-			names = append(names, name)
-		}
+		names = append(names, name)
 		byManifest[name] = append(byManifest[name], p)
 	}
+	for _, j := range r.Jobs {
+		names = append(names, cmp.Or(j.Manifest, suiteName))
+	}
 	slices.Sort(names)
+	names = slices.Compact(names)
 	var suites []junitSuite
 	for _, name := range names {
 		suites = append(suites, r.suiteOf(name, byManifest[name]))
@@ -156,9 +158,16 @@ func (r Run) suiteOf(name string, pods []*v1.Pod) junitSuite {
 	for _, p := range pods {
 		longest = max(longest, r.Durations[pod.KeyOf(p)])
 		suite.Hostname = cmp.Or(p.Spec.NodeName, suite.Hostname)
-		suite.Cases = append(suite.Cases, r.casesOf(p)...)
+		if !r.ofJob(p) {
+			suite.Cases = append(suite.Cases, r.casesOf(p)...)
+		}
 		for _, role := range summary.InitialFirst(summary.Roles(p)) {
 			r.describe(&suite, p, role)
+		}
+	}
+	for _, j := range r.Jobs {
+		if cmp.Or(j.Manifest, suiteName) == name {
+			suite.Cases = append(suite.Cases, r.jobCases(j)...)
 		}
 	}
 	suite.Time = inSeconds(longest)

@@ -21,6 +21,8 @@ import (
 type Run struct {
 	// Pods have their last status.
 	Pods []*v1.Pod
+	// Jobs are the Jobs, to which some of the pods belong.
+	Jobs []Job
 	// TimedOut and Interrupted report what ended the wait before every pod was done.
 	TimedOut, Interrupted bool
 	// Removed reports that no pod of the run exists any more.
@@ -156,7 +158,7 @@ func (r Run) unfinished() string {
 			names = append(names, fmt.Sprintf("%s/%s %s", p.Namespace, p.Name, lastState(p)))
 		}
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(append(names, r.unfinishedJobs()...), ", ")
 }
 
 // detail returns a message as the end of a line.

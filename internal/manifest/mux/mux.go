@@ -53,7 +53,7 @@ func New(order []string, running map[pod.Key]manifest.Origin, record Record) *Mu
 
 // Run receives snapshots and sends the merged state until ctx ends; it then returns nil. A Desired
 // that was not received yet is replaced by a newer one, so that no source has to wait for the
-// receiver.
+// receiver. If it is called again it goes on with the snapshots that it had.
 func (m *Mux) Run(ctx context.Context, in <-chan manifest.Snapshot, out chan<- manifest.Desired) error {
 	var newest manifest.Desired
 	var ready chan<- manifest.Desired // nil while there is nothing new
@@ -72,6 +72,9 @@ func (m *Mux) Run(ctx context.Context, in <-chan manifest.Snapshot, out chan<- m
 		if wait, due := m.wait(newest); due {
 			again.Reset(wait)
 		}
+	}
+	if len(m.sources.Last) > 0 {
+		merge()
 	}
 	for {
 		select {

@@ -20,6 +20,12 @@ func Finished(s *batchv1.JobStatus) *batchv1.JobCondition {
 	return nil
 }
 
+// Complete reports that the Job is complete.
+func (h *History) Complete() bool {
+	c := Finished(&h.Status)
+	return c != nil && c.Type == batchv1.JobComplete
+}
+
 func condition(s *batchv1.JobStatus, kind batchv1.JobConditionType) *batchv1.JobCondition {
 	i := slices.IndexFunc(s.Conditions, func(c batchv1.JobCondition) bool { return c.Type == kind })
 	if i < 0 {

@@ -237,7 +237,8 @@ func successPolicy(s *batchv1.JobSpec, policy *batchv1.SuccessPolicy, indexed bo
 	}
 	rules := path.Child("rules")
 	if len(policy.Rules) == 0 {
-		return field.ErrorList{field.Required(rules, "at least one rules must be specified when the successPolicy is specified")}
+		return field.ErrorList{field.Required(rules,
+			"at least one rules must be specified when the successPolicy is specified")}
 	}
 	var errs field.ErrorList
 	if len(policy.Rules) > maxSuccessRules {
@@ -311,7 +312,8 @@ func indexes(text string, completions int) (n int, err error) {
 }
 
 func replacement(s *batchv1.JobSpec) field.ErrorList {
-	at, all := spec.Child("podReplacementPolicy"), []batchv1.PodReplacementPolicy{batchv1.Failed, batchv1.TerminatingOrFailed}
+	at := spec.Child("podReplacementPolicy")
+	all := []batchv1.PodReplacementPolicy{batchv1.Failed, batchv1.TerminatingOrFailed}
 	policy := *s.PodReplacementPolicy
 	if s.PodFailurePolicy != nil && policy != batchv1.Failed {
 		return field.ErrorList{field.NotSupported(at, policy, all[:1])}
