@@ -13,6 +13,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/apps/install" // the scheme's types and defaults
 	appsvalidation "k8s.io/kubernetes/pkg/apis/apps/validation"
 	"k8s.io/kubernetes/pkg/apis/core"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install" // kinds that podrun passes over
 )
@@ -68,9 +69,23 @@ func (k kubernetes) workload(v *verdict, object runtime.Object) bool {
 		if o, ok := object.(*apps.StatefulSet); ok {
 			identify(p, o, i)
 		}
+		if err := complete(p); err != nil {
+			v.Errors = append(v.Errors, finding{Message: err.Error(), Stop: true})
+			return true
+		}
 		k.pod(v, p)
 	}
 	return true
+}
+
+// complete gives a pod the defaults that a template does not have.
+func complete(p *core.Pod) error {
+	var out v1.Pod
+	if err := corev1.Convert_core_Pod_To_v1_Pod(p, &out, nil); err != nil {
+		return err
+	}
+	corev1.SetObjectDefaults_Pod(&out)
+	return corev1.Convert_v1_Pod_To_core_Pod(&out, p, nil)
 }
 
 // prepare gives a workload the namespace of a request that names none, and returns how its template is
