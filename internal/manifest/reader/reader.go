@@ -12,9 +12,9 @@ import (
 	"podrun.io/podrun/internal/manifest"
 )
 
-// LoadTime is how long a Reader waits for one manifest: many times what any realistic manifest needs,
-// also on a small machine that is busy.
-const LoadTime = 5 * time.Second
+// LoadTime is how long a Reader waits for one manifest: many times what any realistic manifest
+// needs.
+const LoadTime = time.Second
 
 // ErrTooSlow reports that loading a manifest was given up, so that other manifests need not wait
 // for it.

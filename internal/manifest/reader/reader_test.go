@@ -28,7 +28,7 @@ func TestReaderGivesUp(t *testing.T) {
 			}
 			return time.Since(start), strings.TrimPrefix(err.Error(), "/a.yaml: ")
 		}
-		const given = "takes too long to read: more than 5s"
+		const given = "takes too long to read: more than 1s"
 		closed := make(chan struct{})
 		close(closed)
 		for i, c := range []struct {
