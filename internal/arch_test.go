@@ -72,7 +72,7 @@ var rooms = map[string]room{
 	"internal/manifest/source/http":        {imports: "manifest manifest/decode manifest/source manifest/support manifest/validate sys/errtext sys/fileerror", pureFiles: "check.go redact.go"},
 	"internal/manifest/decode":             {},
 	"internal/manifest/support":            {imports: "manifest/decode manifest/kinds"},
-	"internal/manifest/verdict":            {imports: "manifest manifest/support manifest/validate oci"},
+	"internal/manifest/verdict":            {imports: "manifest manifest/support manifest/validate oci workload"},
 	"internal/relist":                      {imports: "pod runtime", pureFiles: "diff.go"},
 	"internal/server/metrics":              {imports: "cgroup pod manifest probe relist gc runtime stats sys"},
 	"internal/cli":                         {imports: "manifest/decode status/summary"},
