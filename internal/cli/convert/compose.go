@@ -146,7 +146,10 @@ func (c *converter) service(name string, tree, file map[string]any) {
 	p.Spec.Containers = []v1.Container{{Name: p.Name}}
 	p.Spec.RestartPolicy = v1.RestartPolicyNever // as compose, where nothing else is said
 	p.Spec.EnableServiceLinks = nil
-	s := &service{converter: c, title: title, tree: tree, file: file, pod: p, main: &p.Spec.Containers[0], variables: map[string]int{}}
+	s := &service{
+		converter: c, title: title, tree: tree, file: file, pod: p, main: &p.Spec.Containers[0],
+		variables: map[string]int{},
+	}
 	for _, field := range converted() {
 		if v, is := tree[field.name]; is && v != nil {
 			field.to(s, v)

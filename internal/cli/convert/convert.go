@@ -45,8 +45,8 @@ type Result struct {
 const (
 	// maxDocuments limits what is made of a file.
 	maxDocuments = 10_000
-	// maxText limits, in bytes, what the variables of a file become, and the files together that it names.
-	maxText = decode.MaxSize
+	// MaxText limits, in bytes, a file, what its variables become, and the files together that it names.
+	MaxText = decode.MaxSize
 	// maxNesting limits how deep variables are in the defaults of others.
 	maxNesting = 100
 	// maxName limits, in bytes, the name of an object or a field in a message. There may be a message for each of

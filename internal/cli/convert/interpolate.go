@@ -54,25 +54,25 @@ func (c *converter) text(v string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if c.expanded += len(text); c.expanded > maxText {
-		return "", fmt.Errorf("has more than %d MiB with its variables and those before", maxText>>20)
+	if c.expanded += len(text); c.expanded > MaxText {
+		return "", fmt.Errorf("has more than %d MiB with its variables and those before", MaxText>>20)
 	}
 	return text, nil
 }
 
 // readNamed reads a file that the compose file names. All of them together have a maximum size.
 func (c *converter) readNamed(path string) ([]byte, error) {
-	if c.read <= maxText {
+	if c.read <= MaxText {
 		data, err := c.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
 		c.read += len(data)
-		if c.read <= maxText {
+		if c.read <= MaxText {
 			return data, nil
 		}
 	}
-	return nil, fmt.Errorf("%s: with the files before it, has more than %d MiB", path, maxText>>20)
+	return nil, fmt.Errorf("%s: with the files before it, has more than %d MiB", path, MaxText>>20)
 }
 
 // lookup returns a variable of the environment, or of the file .env beside the compose file.
@@ -132,8 +132,8 @@ func (c *converter) expand(text string, depth int) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if out.WriteString(value); out.Len() > maxText {
-			return "", fmt.Errorf("has more than %d MiB with its variables", maxText>>20)
+		if out.WriteString(value); out.Len() > MaxText {
+			return "", fmt.Errorf("has more than %d MiB with its variables", MaxText>>20)
 		}
 		text = after
 	}

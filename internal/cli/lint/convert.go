@@ -12,7 +12,6 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/convert"
-	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/fileerror"
 )
@@ -139,9 +138,9 @@ func readNamed(path string) ([]byte, error) {
 
 // readBounded reads to the end of what has at most the size of a manifest.
 func readBounded(r io.Reader) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, decode.MaxSize+1))
-	if err == nil && len(text) > decode.MaxSize {
-		err = fmt.Errorf("has more than %d MiB", decode.MaxSize>>20)
+	text, err := io.ReadAll(io.LimitReader(r, convert.MaxText+1))
+	if err == nil && len(text) > convert.MaxText {
+		err = fmt.Errorf("has more than %d MiB", convert.MaxText>>20)
 	}
 	return text, err
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/cli/convert"
 )
 
 // TestConvertHostileFiles: whatever the author of a compose file names in it, only regular files of a limited size are
@@ -23,7 +23,7 @@ func TestConvertHostileFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := filepath.Join(dir, "long")
-	for _, err := range []error{os.WriteFile(long, nil, 0o600), os.Truncate(long, decode.MaxSize+1)} {
+	for _, err := range []error{os.WriteFile(long, nil, 0o600), os.Truncate(long, convert.MaxText+1)} {
 		if err != nil {
 			t.Fatal(err)
 		}
