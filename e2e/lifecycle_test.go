@@ -266,10 +266,13 @@ func TestAPodThatCannotRunNowWaits(t *testing.T) {
 		}
 		return nil
 	})
-	for _, show := range []string{n.ok("get", "pods"), n.ok("describe", "pod", "a-n"), n.ok("events", "a-n")} {
-		if !strings.Contains(show, "MountVolume.SetUp failed for volume \"v\": hostPath type check failed: "+dir+" does not exist") {
-			t.Errorf("without the error of the mount:\n%s", show)
-		}
+	for _, command := range [][]string{{"get", "pods"}, {"describe", "pod", "a-n"}, {"events", "a-n"}} {
+		n.await("the error of the mount", func() error {
+			if show := n.ok(command...); !strings.Contains(show, "MountVolume.SetUp failed for volume \"v\": hostPath type check failed: "+dir+" does not exist") {
+				return fmt.Errorf("%s says\n%s", command, show)
+			}
+			return nil
+		})
 	}
 	n.awaitPod("b-n", "to wait for another node", waits("NodeAffinity"))
 	n.awaitPod("c-n", "to wait for memory", waits("OutOfmemory"))

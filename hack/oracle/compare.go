@@ -168,7 +168,8 @@ func normal(text []byte) (any, error) {
 	}
 	p.Status, p.TypeMeta.Kind, p.TypeMeta.APIVersion = v1.PodStatus{}, "Pod", "v1"
 	maps.DeleteFunc(p.Annotations, func(key, _ string) bool {
-		return strings.HasPrefix(key, "podrun.io/manifest") || strings.HasPrefix(key, "kubernetes.io/config.")
+		return strings.HasPrefix(key, "podrun.io/manifest") || strings.HasPrefix(key, "kubernetes.io/config.") ||
+			key == "podrun.io/workload" || key == "podrun.io/after"
 	})
 	out, err := json.Marshal(p)
 	if err != nil {

@@ -24,38 +24,6 @@ type field struct {
 // the key k (cpu for resources).
 func fields() []field {
 	var all []field
-	var walk func(t reflect.Type, path []any, depth int)
-	walk = func(t reflect.Type, path []any, depth int) {
-		if len(path) > 0 {
-			all = append(all, field{append([]any{}, path...), t})
-		}
-		for t.Kind() == reflect.Pointer {
-			t = t.Elem()
-		}
-		if depth == 0 || reads(t) || refusedWhole[plain(path)] {
-			return
-		}
-		switch t.Kind() {
-		case reflect.Struct:
-			for i := range t.NumField() {
-				f := t.Field(i)
-				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-				switch {
-				case name == "-":
-				case name == "":
-					walkEmbedded(f.Type, path, depth, walk)
-				default:
-					walk(f.Type, append(path, name), depth-1)
-				}
-			}
-		case reflect.Slice:
-			if t.Elem().Kind() != reflect.Uint8 {
-				walk(t.Elem(), append(path, 0), depth-1)
-			}
-		case reflect.Map:
-			walk(t.Elem(), append(path, keyOf(t)), depth-1)
-		}
-	}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[v1.Pod]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		// podrun refuses the status, and what only an API server sets, as a whole, so a few values
@@ -64,8 +32,40 @@ func fields() []field {
 		case name == "status":
 			all = append(all, field{[]any{name}, f.Type})
 		case name != "" && len(f.Index) == 1 || name == "kind" || name == "apiVersion":
-			walk(f.Type, []any{name}, 9)
+			all = append(all, below(f.Type, []any{name}, 9)...)
 		}
+	}
+	return all
+}
+
+// below returns the field at a path, which has the type t, and those in it, to a depth.
+func below(t reflect.Type, path []any, depth int) []field {
+	all := []field{{append([]any{}, path...), t}}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if depth == 0 || reads(t) || refusedWhole[plain(path)] {
+		return all
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		for i := range t.NumField() {
+			f := t.Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch {
+			case name == "-":
+			case name == "":
+				all = append(all, embedded(f.Type, path, depth)...)
+			default:
+				all = append(all, below(f.Type, append(path, name), depth-1)...)
+			}
+		}
+	case reflect.Slice:
+		if t.Elem().Kind() != reflect.Uint8 {
+			all = append(all, below(t.Elem(), append(path, 0), depth-1)...)
+		}
+	case reflect.Map:
+		all = append(all, below(t.Elem(), append(path, keyOf(t)), depth-1)...)
 	}
 	return all
 }
@@ -88,13 +88,15 @@ var refusedWhole = map[string]bool{
 	"spec.containers.securityContext.windowsOptions": true, "spec.initContainers.securityContext.windowsOptions": true,
 }
 
-// walkEmbedded walks the fields of an embedded struct as if they were the outer one's.
-func walkEmbedded(t reflect.Type, path []any, depth int, walk func(reflect.Type, []any, int)) {
+// embedded returns the fields of an embedded struct as if they were the outer one's.
+func embedded(t reflect.Type, path []any, depth int) []field {
+	var all []field
 	for _, f := range reflect.VisibleFields(t) {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
-			walk(f.Type, append(append([]any{}, path...), name), depth-1)
+			all = append(all, below(f.Type, append(append([]any{}, path...), name), depth-1)...)
 		}
 	}
+	return all
 }
 
 // reads reports whether a type decodes itself (json.Unmarshaler).

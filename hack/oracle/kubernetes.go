@@ -152,6 +152,8 @@ func (k kubernetes) document(v *verdict, doc []byte) {
 		for i := range o.Items {
 			k.pod(v, &o.Items[i])
 		}
+	case *core.PersistentVolumeClaim:
+		k.claim(v, o)
 	case *core.List:
 		for _, item := range o.Items {
 			raw, ok := item.(*runtime.Unknown)
@@ -168,7 +170,9 @@ func (k kubernetes) document(v *verdict, doc []byte) {
 			}
 		}
 	default:
-		v.Errors = append(v.Errors, finding{Field: "kind", Message: fmt.Sprintf("invalid pod: %T", object), Stop: true})
+		if !k.workload(v, object) {
+			v.Errors = append(v.Errors, finding{Field: "kind", Message: fmt.Sprintf("invalid pod: %T", object), Stop: true})
+		}
 	}
 }
 

@@ -107,6 +107,7 @@ func all(pattern string) ([]manifest, error) {
 	corpus = append(corpus, edges()...)
 	corpus = append(corpus, combinations()...)
 	corpus = append(corpus, restrictions()...)
+	corpus = append(corpus, workloads()...)
 	seen := map[string]bool{}
 	for _, m := range corpus {
 		if seen[m.Name] {

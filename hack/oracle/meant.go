@@ -21,13 +21,16 @@ type meaning struct {
 
 // explains reports whether a difference is this one.
 func (m meaning) explains(d difference, podrun verdict) bool {
-	if m.by != d.By || !m.field.MatchString(d.Field) || !m.message.MatchString(d.Message) {
+	if m.by != d.By || !m.field.MatchString(ofPodItself(d.Field)) || !m.message.MatchString(d.Message) {
 		return false
 	}
 	return m.beside == nil || slices.ContainsFunc(podrun.Errors, func(f finding) bool {
-		return m.beside.MatchString(outsideItems(f.Field))
+		return m.beside.MatchString(ofPodItself(outsideItems(f.Field)))
 	})
 }
+
+// ofPodItself returns the path that a field of a template's pod has in a pod of its own.
+func ofPodItself(path string) string { return strings.TrimPrefix(path, "spec.template.") }
 
 // on returns an entry of the table from regular expressions. In the one for a path, [] stands for
 // any index or key.
@@ -61,7 +64,7 @@ var meant = []meaning{
 		"podrun refuses names that are too long together",
 		"A pod's logs are in a directory named `<namespace>_<name>_<uid>`, and Linux takes 255 "+
 			"characters. Kubernetes judges each name alone."),
-	on(ofPodrun, `metadata\.name`, `Duplicate value: .* has the same name`,
+	on(ofPodrun, `metadata\.name`, `Duplicate value: .* (has the same name|makes a pod)`,
 		"podrun refuses a pod that is twice in a file",
 		"Only one of them could run; an API server refuses the second one when it is sent."),
 	on(ofPodrun, `metadata\.annotations\[podrun\.io/.*\]`, ``, "podrun judges annotations of its own",
@@ -111,6 +114,54 @@ var meant = []meaning{
 		misread).where(`spec\.volumes[]\.projected\.sources[]\.(serviceAccountToken|clusterTrustBundle|podCertificate).*`),
 	on(ofKubernetes, `kind`, `invalid pod: \*core\.(ConfigMap|Secret)`, "podrun reads ConfigMaps and Secrets",
 		"The kubelet takes pods only; podrun's manifests bring what its pods refer to."),
+	on(ofKubernetes, `kind`, `invalid pod: \*(core\.(Namespace|Service|ServiceAccount)|rbac\.\w+)$|^not a Pod$`,
+		"podrun passes over objects that one machine does not need",
+		"A file that is made for a cluster runs as it is; a warning says what each object would have meant, and "+
+			"--strict-kinds refuses it."),
+	on(ofPodrun, `spec\.replicas`, `at most \d+ pods of a workload`, "podrun refuses more than 1000 `replicas`",
+		"They are all on this machine; a digit too many must not take it down."),
+	on(ofPodrun, `spec\.(?:initC|c)ontainers[]\.ports[]\.hostPort`, `cannot have the same port`,
+		"podrun refuses a `hostPort` of several replicas",
+		"They are all on this machine; a cluster would leave all but one pending."),
+	on(ofPodrun, `metadata\.name`, `the name of its last pod is a host name`,
+		"podrun refuses a StatefulSet whose name is too long for its pods",
+		"The API server takes it, and then none of its pods."),
+	on(ofKubernetes, `spec\.hostname|metadata\.labels`, `no more than 63`,
+		"Kubernetes does not take the pods of such a StatefulSet", follows).where(`metadata\.name`),
+	on(ofPodrun, `spec\.(volumeClaimTemplates[]\.spec\.)?dataSource(Ref)?`, `nothing would fill`,
+		"podrun refuses a claim that another object fills",
+		"A claim is a directory here; an empty one where a program expects its data is worse than an error."),
+	on(ofKubernetes, `spec\.volumeClaimTemplates[]\.spec\.dataSource(Ref)?\..*`, ``,
+		"Kubernetes judges what fills a claim",
+		follows).where(`spec\.volumeClaimTemplates[]\.spec\.dataSource(Ref)?`),
+	on(ofKubernetes, `spec\.volumeClaimTemplates[]\.spec\.volumeAttributesClassName`, ``,
+		"podrun does not judge a claim's `volumeAttributesClassName`", ignored),
+	on(ofPodrun, `spec\.(volumeClaimTemplates[]\.spec\.)?(accessModes[]|resources\.requests\[storage\])`, ``,
+		"podrun names what of a claim is wrong", "Kubernetes names the whole list, or spells the path wrongly."),
+	on(ofKubernetes, `spec\.(volumeClaimTemplates[]\.spec\.)?(accessModes|resources\[storage\])`, ``,
+		"Kubernetes says `accessModes` or `resources[storage]`",
+		misread).where(`spec\.(volumeClaimTemplates[]\.spec\.)?(accessModes[]|resources\.requests\[storage\])`),
+	on(ofPodrun, `spec\.(updateS|s)trategy\.type`, ``, "podrun names the `type` of a strategy that does not exist",
+		"Kubernetes names the strategy."),
+	on(ofKubernetes, `spec\.(updateS|s)trategy`, ``, "Kubernetes names the strategy of which the `type` does not exist",
+		"podrun names the field that holds the value.").where(`spec\.(updateS|s)trategy\.type`),
+	on(ofKubernetes, `labels|annotations`, ``, "Kubernetes says `spec.template.labels` and `spec.template.annotations`",
+		misread).where(`metadata\.(labels|annotations)`),
+	on(ofPodrun, `metadata\.(labels|annotations)`, `valid|name part|no more than|non-empty`,
+		"podrun names a template's labels and annotations as they are written",
+		"Kubernetes spells the path wrongly."),
+	on(ofKubernetes, `spec\.selector`, ``, "Kubernetes says of the whole selector that it is invalid",
+		follows).where(`spec\.selector.*`),
+	on(ofKubernetes, `spec\.selector\.matchExpressions[]\.values[]`, ``,
+		"Kubernetes judges the values of an operator that has none",
+		follows).where(`spec\.selector\.matchExpressions[]\.(values|operator|key)`),
+	on(ofPodrun, `spec\.selector`, `Required value`, "podrun misses the selector of a DaemonSet",
+		"Kubernetes says that it does not match."),
+	on(ofKubernetes, `metadata\.labels`, `does not match template`,
+		"Kubernetes says of a selector that is missing that it does not match", follows).where(`spec\.selector`),
+	on(ofPodrun, `--pod-security (?:baseline|restricted)`, `spec\.template\.spec: `,
+		"podrun holds a level against a workload without pods",
+		"It would have pods after its next change."),
 	on(ofKubernetes, `\S*stringData`, `cannot unmarshal`,
 		"Kubernetes names `stringData` where podrun names the key in it",
 		misread).where(`stringData[]`),
@@ -131,9 +182,6 @@ var meant = []meaning{
 	on(ofKubernetes, `spec(?:\.hostNetwork)?`, `hostProcess containers`,
 		"Kubernetes says what else a pod with `windowsOptions.hostProcess` needs",
 		follows).where(`spec\S*\.windowsOptions|spec\.ephemeralContainers`),
-	on(ofKubernetes, `spec\.securityContext\.seccompProfile\.type`, `annotation and field must match`,
-		"Kubernetes compares the annotation of a seccomp profile with the field",
-		follows).where(`metadata\.annotations[]`),
 	on(ofKubernetes, `spec\.(?:initC|c)ontainers[]\.volumeMounts[]\.name`, `already exist in volumeDevices`,
 		"Kubernetes finds a volume both in `volumeMounts` and in `volumeDevices`",
 		follows).where(`spec\.(?:initC|c)ontainers[]\.volumeDevices`),
@@ -160,9 +208,12 @@ var meant = []meaning{
 			"value.").where(`spec\.(?:initC|c)ontainers[]\.resizePolicy[]\.(resourceName|restartPolicy)`),
 	on(ofKubernetes, `spec\.nodeName`, `schedulingGates`, "Kubernetes refuses `nodeName` beside `schedulingGates`",
 		follows).where(`spec\.schedulingGates`),
-	on(ofKubernetes, `metadata\.annotations.*`, `seccomp|localhost|'\.\.'|tolerations`,
-		"Kubernetes names an annotation's path without brackets, or not at all",
-		"podrun names the annotation.").where(`metadata\.annotations[]`),
+	on(ofKubernetes, `metadata\.annotations.*`, `seccomp|'\.\.'|AppArmor|container not found`,
+		"podrun does not judge the deprecated annotations of seccomp, and of AppArmor only a container's profile",
+		"They count for an API server only, which sets the fields from them. "+ignored),
+	on(ofKubernetes, `spec\.securityContext\.seccompProfile\.type`, `annotation and field must match`,
+		"podrun does not compare the deprecated annotation of a seccomp profile with the field",
+		"The field counts, as for the kubelet. "+ignored),
 	on(ofKubernetes, ``, `after top-level value|in numeric literal`,
 		"kubectl does not read `---` after a JSON document",
 		"The kubelet and YAML do; a file that was put together from two is no error."),

@@ -29,6 +29,13 @@ func (m *measured) add(line string) {
 	m.all = append(m.all, line)
 }
 
+// lines returns what was reported, sorted.
+func (m *measured) lines() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(slices.Values(m.all))
+}
+
 func (m *measured) Probed(one Probed) {
 	m.add(fmt.Sprintf("%s/%s %s %s %s %s", one.Pod, one.UID, one.Container, one.Type, one.Result, one.Duration))
 }
@@ -72,12 +79,11 @@ func TestObserver(t *testing.T) {
 			"default/web-n/u1 c Liveness failed 300ms", "default/web-n/u1 c Readiness unknown 900ms",
 			"default/web-n/u1 c Startup successful 300ms",
 		}
-		slices.Sort(m.all)
-		if !slices.Equal(m.all, want) {
-			t.Errorf("%q", m.all)
+		if got := m.lines(); !slices.Equal(got, want) {
+			t.Errorf("%q", got)
 		}
 		forgot := func() string {
-			all := slices.DeleteFunc(slices.Clone(m.all), func(line string) bool { return !strings.HasPrefix(line, "forgot") })
+			all := slices.DeleteFunc(m.lines(), func(line string) bool { return !strings.HasPrefix(line, "forgot") })
 			return strings.Join(all, ", ")
 		}
 		p.Set(key, []Target{target("i2", "u1")})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 // fakeDaemon is a daemon in virtual time.
 type fakeDaemon struct {
+	mu      sync.Mutex
 	pid     int // 0: none runs
 	blind   bool
 	fails   int
@@ -21,13 +23,26 @@ type fakeDaemon struct {
 
 func (d *fakeDaemon) keeper() *keeper {
 	return &keeper{
-		runs: func() bool { d.checks++; return d.pid != 0 },
-		pid:  func() int { return d.pid },
+		runs: func() bool {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.checks++
+			return d.pid != 0
+		},
+		pid: func() int {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.pid
+		},
 		watch: func(pid int, ended func()) bool {
+			d.mu.Lock()
+			defer d.mu.Unlock()
 			d.ended = ended
 			return !d.blind && pid == d.pid
 		},
 		start: func() error {
+			d.mu.Lock()
+			defer d.mu.Unlock()
 			if d.fails--; d.fails >= 0 {
 				return errors.New("no runc")
 			}
@@ -41,10 +56,19 @@ func (d *fakeDaemon) keeper() *keeper {
 
 // die ends the daemon. rings says that the kernel reports it.
 func (d *fakeDaemon) die(rings bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.pid = 0
 	if rings {
 		d.ended()
 	}
+}
+
+// seen returns how often the daemon was started and checked, and its process ID.
+func (d *fakeDaemon) seen() (started, checks, pid int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.started, d.checks, d.pid
 }
 
 func TestKeep(t *testing.T) {
@@ -71,8 +95,8 @@ func TestKeep(t *testing.T) {
 				for life := range 3 {
 					time.Sleep(time.Minute + time.Millisecond)
 					synctest.Wait()
-					if d.started != life || d.pid == 0 {
-						t.Fatalf("%d starts, want %d; process %d", d.started, life, d.pid)
+					if started, _, pid := d.seen(); started != life || pid == 0 {
+						t.Fatalf("%d starts, want %d; process %d", started, life, pid)
 					}
 					d.die(c.rings)
 					time.Sleep(c.within)
@@ -92,8 +116,9 @@ func TestKeepIsIdle(t *testing.T) {
 		defer cancel()
 		go d.keeper().run(ctx)
 		time.Sleep(time.Minute)
-		if d.checks > 12 || d.checks == 0 {
-			t.Errorf("%d checks a minute", d.checks)
+		synctest.Wait()
+		if _, checks, _ := d.seen(); checks > 12 || checks == 0 {
+			t.Errorf("%d checks a minute", checks)
 		}
 	})
 }

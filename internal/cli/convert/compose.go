@@ -3,21 +3,22 @@ package convert
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys/excerpt"
 )
 
 // compose converts a compose file: a pod for each service, named as the service, so that services find
 // each other by the names that they use already.
 func (c *converter) compose(file map[string]any) {
-	tree, failed := c.interpolate(file, "").(map[string]any)
-	if !failed {
+	if err := c.interpolate(file); err != nil {
+		c.fail("compose", err)
 		return
 	}
+	tree := file
 	for _, key := range sorted(tree) {
 		switch {
 		case key == "services" || key == "name" || key == "version" || key == "volumes" || strings.HasPrefix(key, "x-"):
@@ -47,12 +48,15 @@ func (c *converter) compose(file map[string]any) {
 // service is a service of a compose file while it becomes a pod.
 type service struct {
 	*converter
-	name string
+	// title names the service in messages.
+	title string
 	// tree has the fields that are not converted yet; file is the whole file.
 	tree, file map[string]any
 	pod        *v1.Pod
 	main       *v1.Container
 	errs       []error
+	// variables are the places of variables in the container's list, by name.
+	variables map[string]int
 }
 
 // converted are the fields of services, in the order in which they are converted.
@@ -133,15 +137,19 @@ var notConverted = map[string]string{
 
 // service converts one service.
 func (c *converter) service(name string, tree, file map[string]any) {
+	title := excerpt.Of("service "+name, maxName)
 	p := &v1.Pod{}
 	p.APIVersion, p.Kind, p.Name = "v1", "Pod", strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	if p.Name != name {
-		c.drop("service "+name, "name", "becomes "+p.Name+": others do not find it by "+name)
+		c.drop(title, "name", "becomes "+p.Name+": others do not find it by "+name)
 	}
 	p.Spec.Containers = []v1.Container{{Name: p.Name}}
 	p.Spec.RestartPolicy = v1.RestartPolicyNever // as compose, where nothing else is said
 	p.Spec.EnableServiceLinks = nil
-	s := &service{converter: c, name: name, tree: tree, file: file, pod: p, main: &p.Spec.Containers[0]}
+	s := &service{
+		converter: c, title: title, tree: tree, file: file, pod: p, main: &p.Spec.Containers[0],
+		variables: map[string]int{},
+	}
 	for _, field := range converted() {
 		if v, is := tree[field.name]; is && v != nil {
 			field.to(s, v)
@@ -160,14 +168,14 @@ func (c *converter) service(name string, tree, file map[string]any) {
 	}
 	if len(s.errs) > 0 {
 		for _, err := range s.errs {
-			c.fail("service "+name, err)
+			c.fail(title, err)
 		}
 		return
 	}
-	c.add("service "+name, p)
+	c.add(title, p)
 }
 
-func (s *service) drop(field, why string) { s.converter.drop("service "+s.name, field, why) }
+func (s *service) drop(field, why string) { s.converter.drop(s.title, field, why) }
 
 func (s *service) fail(field, why string) { s.errs = append(s.errs, fmt.Errorf("%s: %s", field, why)) }
 
@@ -196,8 +204,13 @@ func (s *service) environment(v any) {
 				continue
 			}
 		}
-		s.main.Env = slices.DeleteFunc(s.main.Env, func(e v1.EnvVar) bool { return e.Name == one.name })
-		s.main.Env = append(s.main.Env, v1.EnvVar{Name: one.name, Value: escaped(value)})
+		at, known := s.variables[one.name]
+		if !known {
+			at = len(s.main.Env)
+			s.variables[one.name] = at
+			s.main.Env = append(s.main.Env, v1.EnvVar{Name: one.name})
+		}
+		s.main.Env[at].Value = escaped(value)
 	}
 }
 
@@ -207,7 +220,7 @@ func setEnvFiles(s *service, v any) {
 		if object, is := one.(map[string]any); is {
 			path = text(object, "path")
 		}
-		data, err := s.ReadFile(s.absolute(path))
+		data, err := s.readNamed(s.absolute(path))
 		if err != nil {
 			s.fail("env_file", err.Error())
 			continue

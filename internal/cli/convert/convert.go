@@ -18,6 +18,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/manifest/minimal"
+	"podrun.io/podrun/internal/sys/excerpt"
 )
 
 // Options are the surroundings of a file.
@@ -41,8 +42,17 @@ type Result struct {
 	Failed []string
 }
 
-// maxDocuments limits what is made of a file.
-const maxDocuments = 10_000
+const (
+	// maxDocuments limits what is made of a file.
+	maxDocuments = 10_000
+	// MaxText limits, in bytes, a file, what its variables become, and the files together that it names.
+	MaxText = decode.MaxSize
+	// maxNesting limits how deep variables are in the defaults of others.
+	maxNesting = 100
+	// maxName limits, in bytes, the name of an object or a field in a message. There may be a message for each of
+	// many fields: with longer names, all messages together could have the square of the file's size.
+	maxName = 512
+)
 
 // File converts the text of a file.
 func File(text []byte, o Options) (Result, error) {
@@ -81,16 +91,21 @@ func File(text []byte, o Options) (Result, error) {
 type converter struct {
 	Options
 	Result
+	// dotEnv has the variables of the file .env; nil before it is read.
+	dotEnv map[string]string
+	// expanded is how many bytes variables have become, read how many the named files have.
+	expanded, read int
 }
 
 // drop records that a field was left out, and why or what to do instead.
 func (c *converter) drop(object, field, why string) {
-	c.Dropped = append(c.Dropped, fmt.Sprintf("%s: %s: %s", object, field, why))
+	c.Dropped = append(c.Dropped, fmt.Sprintf("%s: %s: %s",
+		excerpt.Of(object, maxName), excerpt.Of(field, maxName), excerpt.Of(why, maxName)))
 }
 
 // fail records that nothing could be made of an object.
 func (c *converter) fail(object string, err error) {
-	c.Failed = append(c.Failed, fmt.Sprintf("%s: %v", object, err))
+	c.Failed = append(c.Failed, fmt.Sprintf("%s: %s", excerpt.Of(object, maxName), excerpt.Of(err.Error(), 2*maxName)))
 }
 
 // add adds a pod to the documents.

@@ -2,6 +2,8 @@ package convert
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -23,11 +25,68 @@ func TestVariables(t *testing.T) {
 				return []byte("# comment\nFILE='of the file'\nA=other\n"), nil
 			},
 		}}
-		got, err := c.expand(in)
+		got, err := c.expand(in, 0)
 		problem, fails := strings.CutPrefix(want, "!")
 		if fails != (err != nil) || fails && !strings.Contains(err.Error(), problem) || !fails && got != want {
 			t.Errorf("%s: %q, %v", in, got, err)
 		}
+	}
+}
+
+// TestHostileFiles: a file that grows without bound, by its variables or by the files that it names, is refused. What
+// is said about a file, and the work for it, is in proportion to its size: memory is counted instead of time.
+func TestHostileFiles(t *testing.T) {
+	const mib = 1 << 20
+	long := strings.Repeat("k", mib/4)
+	for _, c := range []struct{ what, text, named, want string }{
+		{"nested", "services: {a: {image: '" + strings.Repeat("${A-", 2000) + "x" + strings.Repeat("}", 2000) + "'}}", "", "services.a.image: has variables more than 100 deep"},
+		{"one long text", "services: {a: {x: " + strings.Repeat("$B", 100) + "}}", "B=" + strings.Repeat("b", mib/8), "services.a.x: has more than 10 MiB"},
+		{"many texts", "services: {a: {x: [" + strings.Repeat("$B,", 100) + "]}}", "B=" + strings.Repeat("b", mib/8), "services.a.x[80]: has more than 10 MiB"},
+		{"many files", "services: {a: {image: x, env_file: [" + strings.Repeat("f,", 3000) + "]}}", "B=" + strings.Repeat("b", mib), "f: with the files before it, has more than 10 MiB"},
+		{"file read often", "services: {a: {image: '" + strings.Repeat("$C$D", 3000) + "'}}", "B=" + strings.Repeat("b", mib), ""},
+		{"errors below a long name", "services: {a: {? " + long + " : [" + strings.Repeat("$,", 3000) + "]}}", "", "$ has no name"},
+		{"texts below a long name", "services: {a: {image: x, ? " + long + " : [" + strings.Repeat("x,", 3000) + "]}}", "", ""},
+		{"fields of a long service", "services: {? " + long + " : {image: x, " + fields(3000) + "}}", "", ""},
+		{"fields of a long pod", "{apiVersion: v1, kind: Pod, metadata: {name: " + long + "}, spec: {" + fields(3000) + "}}", "", ""},
+		{"items of a long kind", "{kind: " + long + "List, items: [" + strings.Repeat("{},1,", 3000) + "]}", "", "kkk…: is not an object"},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		made, err := File([]byte(c.text), Options{
+			Dir: "/", Env: func(string) (string, bool) { return "", false },
+			ReadFile: func(string) ([]byte, error) { return []byte(c.named), nil },
+		})
+		runtime.ReadMemStats(&after)
+		if err != nil {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		if failed := strings.Join(made.Failed, "\n"); c.want != "" && !strings.Contains(failed, c.want) {
+			t.Errorf("%s: %.300q", c.what, failed)
+		}
+		if used := (after.TotalAlloc - before.TotalAlloc) / mib; used > 300 {
+			t.Errorf("%s: used %d MiB", c.what, used)
+		}
+	}
+}
+
+func fields(n int) string {
+	var out strings.Builder
+	for i := range n {
+		fmt.Fprintf(&out, "f%d: x, ", i)
+	}
+	return out.String()
+}
+
+// TestVariableTwice: the last value counts, and the variable keeps its place.
+func TestVariableTwice(t *testing.T) {
+	t.Parallel()
+	made, err := File([]byte("services: {a: {image: x, env_file: f, environment: [B=3, C=4, A=5]}}"), Options{
+		Env:      func(string) (string, bool) { return "", false },
+		ReadFile: func(string) ([]byte, error) { return []byte("A=1\nB=2\nA=2\n"), nil },
+	})
+	want := "  - env:\n    - name: A\n      value: \"5\"\n    - name: B\n      value: \"3\"\n    - name: C\n"
+	if err != nil || len(made.Documents) != 1 || !strings.Contains(string(made.Documents[0]), want) {
+		t.Errorf("%v, %s", err, made.Documents)
 	}
 }
 

@@ -3,30 +3,76 @@ package convert
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
+
+	"podrun.io/podrun/internal/sys/excerpt"
 )
 
-// interpolate replaces the variables in all texts of a compose file. Where a variable is required and
-// absent, the conversion fails.
-func (c *converter) interpolate(v any, path string) any {
-	switch v := v.(type) {
-	case string:
-		text, err := c.expand(v)
+// interpolate replaces the variables in all texts of a compose file, in place. It ends at the first error, which names
+// the place: a list of all, each with its path, could be longer than the file by far.
+func (c *converter) interpolate(file map[string]any) error {
+	var way []string // to the value, put together only for an error
+	var within func(v any) (any, error)
+	step := func(to string, v any) (any, error) {
+		way = append(way, to)
+		v, err := within(v)
+		if err == nil {
+			way = way[:len(way)-1]
+		}
+		return v, err
+	}
+	within = func(v any) (_ any, err error) {
+		switch v := v.(type) {
+		case string:
+			return c.text(v)
+		case []any:
+			for i := range v {
+				if v[i], err = step(fmt.Sprintf("[%d]", i), v[i]); err != nil {
+					return nil, err
+				}
+			}
+		case map[string]any:
+			for _, name := range sorted(v) {
+				if v[name], err = step("."+name, v[name]); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return v, nil
+	}
+	if _, err := within(file); err != nil {
+		return fmt.Errorf("%s: %w", excerpt.Of(strings.TrimPrefix(strings.Join(way, ""), "."), maxName), err)
+	}
+	return nil
+}
+
+// text replaces the variables in one text, and counts what it becomes.
+func (c *converter) text(v string) (string, error) {
+	text, err := c.expand(v, 0)
+	if err != nil {
+		return "", err
+	}
+	if c.expanded += len(text); c.expanded > MaxText {
+		return "", fmt.Errorf("has more than %d MiB with its variables and those before", MaxText>>20)
+	}
+	return text, nil
+}
+
+// readNamed reads a file that the compose file names. All of them together have a maximum size.
+func (c *converter) readNamed(path string) ([]byte, error) {
+	if c.read <= MaxText {
+		data, err := c.ReadFile(path)
 		if err != nil {
-			c.fail("compose", fmt.Errorf("%s: %w", path, err))
+			return nil, err
 		}
-		return text
-	case []any:
-		for i := range v {
-			v[i] = c.interpolate(v[i], fmt.Sprintf("%s[%d]", path, i))
-		}
-	case map[string]any:
-		for _, name := range sorted(v) {
-			v[name] = c.interpolate(v[name], strings.TrimPrefix(path+"."+name, "."))
+		c.read += len(data)
+		if c.read <= MaxText {
+			return data, nil
 		}
 	}
-	return v
+	return nil, fmt.Errorf("%s: with the files before it, has more than %d MiB", path, MaxText>>20)
 }
 
 // lookup returns a variable of the environment, or of the file .env beside the compose file.
@@ -34,21 +80,28 @@ func (c *converter) lookup(name string) (value string, is bool) {
 	if value, is = c.Env(name); is {
 		return value, true
 	}
-	data, err := c.ReadFile(filepath.Join(c.Dir, ".env"))
-	if err != nil {
-		return "", false
-	}
-	for _, line := range strings.Split(string(data), "\n") {
-		key, text, given := strings.Cut(strings.TrimSpace(line), "=")
-		if given && strings.TrimSpace(key) == name {
-			value, is = unquoted(strings.TrimSpace(text)), true
+	if c.dotEnv == nil {
+		c.dotEnv = map[string]string{}
+		data, err := c.readNamed(filepath.Join(c.Dir, ".env"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			c.fail("compose", err)
+		}
+		for line := range strings.SplitSeq(string(data), "\n") {
+			if key, text, given := strings.Cut(strings.TrimSpace(line), "="); given {
+				c.dotEnv[strings.TrimSpace(key)] = unquoted(strings.TrimSpace(text))
+			}
 		}
 	}
+	value, is = c.dotEnv[name]
 	return value, is
 }
 
-// expand replaces $NAME, ${NAME} and the forms with a default, a replacement or an error; $$ is a $.
-func (c *converter) expand(text string) (string, error) {
+// expand replaces $NAME, ${NAME} and the forms with a default, a replacement or an error; $$ is a $. The text is in
+// the defaults of as many variables as depth says.
+func (c *converter) expand(text string, depth int) (string, error) {
+	if depth > maxNesting {
+		return "", fmt.Errorf("has variables more than %d deep in each other", maxNesting)
+	}
 	var out strings.Builder
 	for {
 		before, rest, found := strings.Cut(text, "$")
@@ -75,11 +128,13 @@ func (c *converter) expand(text string) (string, error) {
 		if expression == "" {
 			return "", errors.New("$ has no name behind it; write $$ for a $")
 		}
-		value, err := c.variable(expression)
+		value, err := c.variable(expression, depth)
 		if err != nil {
 			return "", err
 		}
-		out.WriteString(value)
+		if out.WriteString(value); out.Len() > MaxText {
+			return "", fmt.Errorf("has more than %d MiB with its variables", MaxText>>20)
+		}
 		text = after
 	}
 }
@@ -112,7 +167,7 @@ func nameLength(text string) int {
 }
 
 // variable returns the value of NAME, NAME:-DEFAULT, NAME-DEFAULT, NAME:+VALUE, NAME+VALUE, NAME:?ERROR or NAME?ERROR.
-func (c *converter) variable(expression string) (string, error) {
+func (c *converter) variable(expression string, depth int) (string, error) {
 	n := nameLength(expression)
 	name, rest := expression[:n], expression[n:]
 	if name == "" {
@@ -131,11 +186,11 @@ func (c *converter) variable(expression string) (string, error) {
 	switch rest[0] {
 	case '-':
 		if !has {
-			return c.expand(other)
+			return c.expand(other, depth+1)
 		}
 	case '+':
 		if value = ""; has {
-			return c.expand(other)
+			return c.expand(other, depth+1)
 		}
 	case '?':
 		if !has {

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/sys/excerpt"
 )
 
 // templates are the workloads, each with the path of its pod template.
@@ -34,11 +35,12 @@ var instead = map[string]string{
 // kubernetes converts an object of Kubernetes, or a list of them.
 func (c *converter) kubernetes(object map[string]any) {
 	kind := text(object, "kind")
+	shown := excerpt.Of(kind, maxName) // in the messages for many objects
 	if items, is := object["items"].([]any); is && strings.HasSuffix(kind, "List") {
 		for i, one := range items {
 			item, is := one.(map[string]any)
 			if !is {
-				c.fail(fmt.Sprintf("%s: items[%d]", kind, i), fmt.Errorf("is not an object"))
+				c.fail(fmt.Sprintf("%s: items[%d]", shown, i), fmt.Errorf("is not an object"))
 				continue
 			}
 			if item["kind"] == nil { // as the API's typed lists have them
@@ -49,7 +51,8 @@ func (c *converter) kubernetes(object map[string]any) {
 		return
 	}
 	metadata := at(object, "metadata")
-	name := fmt.Sprintf("%s %s/%s", kind, cmp.Or(text(metadata, "namespace"), "default"), text(metadata, "name"))
+	name := excerpt.Of(
+		fmt.Sprintf("%s %s/%s", shown, cmp.Or(text(metadata, "namespace"), "default"), text(metadata, "name")), maxName)
 	switch path := templates[kind]; {
 	case kind == "Pod":
 		c.pod(name, object)
@@ -59,7 +62,7 @@ func (c *converter) kubernetes(object map[string]any) {
 		c.dropMetadata(name, metadata)
 		c.addTree(name, object)
 	default:
-		c.drop(name, "the object", cmp.Or(instead[kind], "podrun has no "+kind))
+		c.drop(name, "the object", cmp.Or(instead[kind], "podrun has no "+shown))
 	}
 }
 

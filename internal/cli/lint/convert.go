@@ -8,9 +8,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/convert"
+	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/fileerror"
 )
 
@@ -33,10 +35,13 @@ func Convert(ctx context.Context, paths []string, streams cli.Streams, o Options
 	var all bytes.Buffer
 	failed := false
 	for _, path := range paths {
-		made, err := convertFile(path, streams.In)
+		made, err := convertOrEnd(ctx, path, streams.In)
 		name := path
 		if path == "-" {
 			name = "standard input"
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		if err != nil {
 			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s: %w", name, err)}
@@ -75,13 +80,38 @@ func Convert(ctx context.Context, paths []string, streams cli.Streams, o Options
 	return nil
 }
 
-// convertFile converts one file, or standard input.
-func convertFile(path string, stdin io.Reader) (convert.Result, error) {
-	read, dir := os.ReadFile, filepath.Dir(path)
-	if path == "-" {
-		read, dir = func(string) ([]byte, error) { return io.ReadAll(stdin) }, "."
+// convertOrEnd converts one file, or standard input, unless ctx ends first: a file may be a pipe to which nobody
+// writes. What then goes on ends with the process.
+func convertOrEnd(ctx context.Context, path string, stdin io.Reader) (convert.Result, error) {
+	type outcome struct {
+		made convert.Result
+		err  error
 	}
-	text, err := read(path)
+	done := make(chan outcome, 1)
+	go func() {
+		made, err := convertFile(path, stdin)
+		done <- outcome{made, err}
+	}()
+	select {
+	case o := <-done:
+		return o.made, o.err
+	case <-ctx.Done():
+		return convert.Result{}, ctx.Err()
+	}
+}
+
+// convertFile converts one file, or standard input. The file may be a pipe, as of a shell's <(COMMAND).
+func convertFile(path string, stdin io.Reader) (convert.Result, error) {
+	dir := "."
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return convert.Result{}, fileerror.Cause(err)
+		}
+		defer f.Close()
+		stdin, dir = f, filepath.Dir(path)
+	}
+	text, err := readBounded(stdin)
 	if err != nil {
 		return convert.Result{}, fileerror.Cause(err)
 	}
@@ -91,11 +121,26 @@ func convertFile(path string, stdin io.Reader) (convert.Result, error) {
 	return convert.File(text, convert.Options{Dir: dir, Env: os.LookupEnv, ReadFile: readNamed})
 }
 
-// readNamed reads a file; its errors name it.
+// readNamed reads a file that a compose file names; its errors name it. The author of the compose file may have named
+// anything: a device has no end, and a FIFO perhaps no writer.
 func readNamed(path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
+	f, err := sys.OpenRegular("/", strings.TrimPrefix(path, "/"), sys.LinksInRoot, os.O_RDONLY)
 	if err != nil {
 		return nil, fileerror.Named(err)
 	}
+	defer f.Close()
+	text, err := readBounded(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, fileerror.Cause(err))
+	}
 	return text, nil
+}
+
+// readBounded reads to the end of what has at most the size of a manifest.
+func readBounded(r io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, convert.MaxText+1))
+	if err == nil && len(text) > convert.MaxText {
+		err = fmt.Errorf("has more than %d MiB", convert.MaxText>>20)
+	}
+	return text, err
 }

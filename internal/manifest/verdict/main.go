@@ -20,6 +20,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
+	"podrun.io/podrun/internal/workload"
 )
 
 // input is one manifest.
@@ -108,7 +109,11 @@ func judge(one input, policy *validate.Policy, refusals map[string]bool) ([]*v1.
 		Origin: manifest.Origin{Source: manifest.SourceFile, Path: "/" + one.Name}, NodeName: "node1", Policy: policy,
 	})
 	if err == nil {
-		return loaded.Pods, nil, nil
+		pods := loaded.Pods
+		for _, one := range workload.Expand(loaded.Workloads, workload.Recorded{}).Pods {
+			pods = append(pods, one.Pod)
+		}
+		return pods, nil, nil
 	}
 	var invalid *manifest.InvalidError
 	if !errors.As(err, &invalid) {

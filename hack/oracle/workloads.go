@@ -1,0 +1,75 @@
+package main
+
+import (
+	"reflect"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// base is a workload with most of its fields set.
+type base struct {
+	kind string
+	spec reflect.Type
+	text string
+}
+
+// ofKind returns the base of a kind. fields are those of its spec that other kinds do not have.
+func ofKind[Spec any](kind, fields string) base {
+	return base{kind, reflect.TypeFor[Spec](), `{"apiVersion":"apps/v1","kind":"` + kind + `","metadata":{"name":"w"},
+"spec":{"minReadySeconds":1,` + fields + `
+ "selector":{"matchLabels":{"app":"w"},"matchExpressions":[{"key":"app","operator":"Exists"}]},
+ "template":{"metadata":{"labels":{"app":"w"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`}
+}
+
+func workloadBases() []base {
+	return []base{
+		ofKind[appsv1.DeploymentSpec]("Deployment", `"replicas":2,"progressDeadlineSeconds":600,"revisionHistoryLimit":1,
+ "strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":"50%"}},`),
+		ofKind[appsv1.ReplicaSetSpec]("ReplicaSet", `"replicas":2,`),
+		ofKind[appsv1.DaemonSetSpec]("DaemonSet", `"revisionHistoryLimit":1,
+ "updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":1}},`),
+		ofKind[appsv1.StatefulSetSpec]("StatefulSet", `"replicas":2,"revisionHistoryLimit":1,"serviceName":"s",
+ "podManagementPolicy":"Parallel","persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain","whenScaled":"Retain"},
+ "updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}},"ordinals":{"start":1},
+ "volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],
+  "resources":{"requests":{"storage":"1Gi"}}}}],`),
+	}
+}
+
+// workloads returns the bases, and manifests in which one field of a workload, but for those of its
+// pods, has an edge value.
+func workloads() []manifest {
+	var all []manifest
+	for _, b := range workloadBases() {
+		all = append(all, manifest{Name: b.kind, Data: parse(b.text).bytes()})
+		tried := []field{
+			{parsePath("metadata.name"), reflect.TypeFor[string]()},
+			{parsePath("metadata.namespace"), reflect.TypeFor[string]()},
+			{parsePath("metadata.labels"), reflect.TypeFor[map[string]string]()},
+			{parsePath("metadata.annotations"), reflect.TypeFor[map[string]string]()},
+			{parsePath("spec.template.metadata"), reflect.TypeFor[metav1.ObjectMeta]()},
+			{parsePath("spec.template.metadata.name"), reflect.TypeFor[string]()},
+			{parsePath("spec.template.metadata.labels"), reflect.TypeFor[map[string]string]()},
+			{parsePath("spec.template.metadata.annotations"), reflect.TypeFor[map[string]string]()},
+			{parsePath("spec.template.spec.restartPolicy"), reflect.TypeFor[string]()},
+			{parsePath("spec.template.spec.activeDeadlineSeconds"), reflect.TypeFor[int64]()},
+			{parsePath("spec.template.spec.nodeName"), reflect.TypeFor[string]()},
+		}
+		for _, f := range below(b.spec, []any{"spec"}, 6) {
+			if path := plain(f.path); path != "spec.template" && !within(path, "spec.template") {
+				tried = append(tried, f)
+			}
+		}
+		for _, f := range tried {
+			for _, value := range append(edgeValues(f.t), special[b.kind+"."+plain(f.path)]...) {
+				one := parse(b.text)
+				if one.set(f.path, value) {
+					name := b.kind + " " + written(f.path) + " = " + short(value)
+					all = append(all, manifest{Name: name, Data: one.bytes()})
+				}
+			}
+		}
+	}
+	return all
+}
