@@ -12,6 +12,9 @@ import (
 	"k8s.io/kubernetes/pkg/apis/apps"
 	_ "k8s.io/kubernetes/pkg/apis/apps/install" // the scheme's types and defaults
 	appsvalidation "k8s.io/kubernetes/pkg/apis/apps/validation"
+	"k8s.io/kubernetes/pkg/apis/batch"
+	_ "k8s.io/kubernetes/pkg/apis/batch/install" // the scheme's types and defaults
+	batchvalidation "k8s.io/kubernetes/pkg/apis/batch/validation"
 	"k8s.io/kubernetes/pkg/apis/core"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
@@ -51,11 +54,17 @@ func (k kubernetes) workload(v *verdict, object runtime.Object) bool {
 			s.first = int(o.Spec.Ordinals.Start)
 		}
 		errs = appsvalidation.ValidateStatefulSet(o, appsvalidation.StatefulSetValidationOptions{}, s.prepare())
+	case *batch.Job:
+		s = set{&o.ObjectMeta, &o.Spec.Template, 0, 0}
+		errs = validateJob(o, s.prepareJob(o))
+		k.restrictTemplate(v, s)
 	default:
 		return false
 	}
 	for _, e := range errs {
-		v.Errors = append(v.Errors, finding{Field: e.Field, Message: e.ErrorBody()})
+		v.Errors = append(v.Errors, finding{
+			Field: e.Field, Message: e.ErrorBody(), Stop: e.Type == fielderrors.ErrorTypeInternal,
+		})
 	}
 	if len(errs) > 0 || s.count > maxReplicas {
 		return true
@@ -95,6 +104,59 @@ func (s set) prepare() corevalidation.PodValidationOptions {
 		s.Namespace = v1.NamespaceDefault
 	}
 	return podutil.GetValidationOptionsFromPodTemplate(s.template, nil)
+}
+
+// validateJob validates a Job. Kubernetes' validation ends in a panic where completions are null and the success
+// policy has indexes; the API server then refuses the request.
+func validateJob(o *batch.Job, opts batchvalidation.JobValidationOptions) (errs fielderrors.ErrorList) {
+	defer func() {
+		if failed := recover(); failed != nil {
+			errs = fielderrors.ErrorList{fielderrors.InternalError(fielderrors.NewPath("spec"), fmt.Errorf("%v", failed))}
+		}
+	}()
+	return batchvalidation.ValidateJobCreate(o, opts)
+}
+
+// prepareJob gives a Job the selector and labels that the API server gives it, and returns how it is validated.
+func (s set) prepareJob(o *batch.Job) batchvalidation.JobValidationOptions {
+	opts := batchvalidation.JobValidationOptions{PodValidationOptions: s.prepare(), RequirePrefixedLabels: true}
+	if o.Spec.ManualSelector != nil && *o.Spec.ManualSelector {
+		return opts
+	}
+	o.UID = "u"
+	if s.template.Labels == nil {
+		s.template.Labels = map[string]string{}
+	}
+	for name, value := range map[string]string{
+		batch.LegacyJobNameLabel: o.Name, batch.JobNameLabel: o.Name,
+		batch.LegacyControllerUidLabel: string(o.UID), batch.ControllerUidLabel: string(o.UID),
+	} {
+		if _, given := s.template.Labels[name]; !given {
+			s.template.Labels[name] = value
+		}
+	}
+	if o.Spec.Selector == nil {
+		o.Spec.Selector = &metav1.LabelSelector{}
+	}
+	if o.Spec.Selector.MatchLabels == nil {
+		o.Spec.Selector.MatchLabels = map[string]string{}
+	}
+	if _, given := o.Spec.Selector.MatchLabels[batch.ControllerUidLabel]; !given {
+		o.Spec.Selector.MatchLabels[batch.ControllerUidLabel] = string(o.UID)
+	}
+	return opts
+}
+
+// restrictTemplate adds the violations of the levels by the pods of a Job. The pods themselves are not made: which
+// there are depends on how earlier ones have ended.
+func (k kubernetes) restrictTemplate(v *verdict, s set) {
+	var out v1.Pod
+	p := &core.Pod{ObjectMeta: *s.template.ObjectMeta.DeepCopy(), Spec: *s.template.Spec.DeepCopy()}
+	if err := corev1.Convert_core_Pod_To_v1_Pod(p, &out, nil); err != nil {
+		v.Errors = append(v.Errors, finding{Message: err.Error(), Stop: true})
+		return
+	}
+	k.restrict(v, &out)
 }
 
 // identify gives a pod what the controller of StatefulSets gives the one with an index.

@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -34,6 +35,14 @@ func workloadBases() []base {
  "updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}},"ordinals":{"start":1},
  "volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],
   "resources":{"requests":{"storage":"1Gi"}}}}],`),
+		{"Job", reflect.TypeFor[batchv1.JobSpec](), `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"w"},
+"spec":{"completions":3,"parallelism":2,"completionMode":"Indexed","backoffLimitPerIndex":1,"maxFailedIndexes":2,
+ "activeDeadlineSeconds":600,"ttlSecondsAfterFinished":60,"suspend":false,"podReplacementPolicy":"Failed",
+ "successPolicy":{"rules":[{"succeededIndexes":"0,1-2","succeededCount":1}]},
+ "podFailurePolicy":{"rules":[{"action":"FailIndex","onExitCodes":{"containerName":"c","operator":"In","values":[7]}},
+  {"action":"Ignore","onPodConditions":[{"type":"DisruptionTarget","status":"True"}]}]},
+ "template":{"metadata":{"labels":{"app":"w"}},
+  "spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`},
 	}
 }
 

@@ -111,7 +111,9 @@ func judge(one input, policy *validate.Policy, refusals map[string]bool) ([]*v1.
 	if err == nil {
 		pods := loaded.Pods
 		for _, one := range workload.Expand(loaded.Workloads, workload.Recorded{}).Pods {
-			pods = append(pods, one.Pod)
+			if one.Workload.Kind != workload.Job {
+				pods = append(pods, one.Pod)
+			}
 		}
 		return pods, nil, nil
 	}
