@@ -9,6 +9,7 @@ import (
 	"podrun.io/podrun/internal/agent/nodeinfo"
 	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/agent/problems"
+	"podrun.io/podrun/internal/agent/record"
 	"podrun.io/podrun/internal/agent/sdnotify"
 	"podrun.io/podrun/internal/agent/shutdown"
 	"podrun.io/podrun/internal/agent/sources"
@@ -60,9 +61,9 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if err != nil {
 		return err
 	}
-	record := sources.NewRecord(files)
+	known := record.New(files)
 	a, err := open(ctx, o, role{
-		owner: owner.Serve, locks: o.newLocks(owner.Serve), publisher: record,
+		owner: owner.Serve, locks: o.newLocks(owner.Serve), publisher: known,
 		observer: info.Observer(), probes: info.Probes(),
 	})
 	if err != nil {
@@ -76,11 +77,12 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if a.conn != nil {
 		o.archives().Load(ctx, a.conn.Driver)
 	}
-	record.At(a.loop.Boot, a.loop.Wall, o.Log)
-	if from.Running, err = record.Recall(a.runtime.Store()); err != nil {
+	known.At(a.loop.Boot, a.loop.Wall, o.Log)
+	stored, err := known.Recall(a.runtime.Store())
+	if err != nil {
 		return err
 	}
-	from.Record = record
+	from.Running, from.Record = sources.Origins(stored), known
 	all, err := from.Open()
 	if err != nil {
 		return err

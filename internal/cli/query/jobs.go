@@ -101,7 +101,19 @@ func conditionsOf(job *batchv1.Job) *v1.Pod {
 	return p
 }
 
-// JobNotFound returns the error that a Job does not exist.
-func JobNotFound(namespace, name string) error {
-	return WorkloadNotFound(workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: namespace, Name: name}})
+// Jobs returns the Jobs that the arguments `job NAME...` or `job/NAME...` name; none if they name something else.
+func (r *Reader) Jobs(namespace string, args []string) ([]*batchv1.Job, error) {
+	names, _ := JobNames(args)
+	var all []*batchv1.Job
+	for _, name := range names {
+		job, err := r.Job(namespace, name)
+		if err == nil && job == nil {
+			err = WorkloadNotFound(workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: namespace, Name: name}})
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, job)
+	}
+	return all, nil
 }
