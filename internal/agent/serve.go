@@ -13,7 +13,6 @@ import (
 	"podrun.io/podrun/internal/agent/sdnotify"
 	"podrun.io/podrun/internal/agent/shutdown"
 	"podrun.io/podrun/internal/agent/sources"
-	"podrun.io/podrun/internal/containerlog/orphangc"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
@@ -77,8 +76,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if a.conn != nil {
 		o.archives().Load(ctx, a.conn.Driver)
 	}
-	known.At(a.loop.Boot, a.loop.Wall, o.Log)
-	stored, err := known.Recall(a.runtime.Store())
+	stored, err := known.At(a.loop.Boot, a.loop.Wall, o.Log).Recall(a.runtime.Store())
 	if err != nil {
 		return err
 	}
@@ -94,7 +92,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	notify := sdnotify.Notifier{Watchdog: o.Watchdog, Log: o.Log}
 	s := service{agent: a, info: info, notify: notify, archives: o.archives(), ping: make(chan struct{})}
 	if a.conn != nil {
-		s.keeper = a.newKeeper()
+		s.keeper = images.NewKeeper(o.Dirs, a.conn.Driver, a.runtime, o.Garbage, o.Log)
 	}
 	s.pods = s.newPods()
 	serving, end := s.pods.Outlive(ctx)
@@ -129,15 +127,6 @@ type service struct {
 	notify   sdnotify.Notifier
 	ping     chan struct{} // from notify to the loop
 	pods     *shutdown.Pods
-}
-
-// newKeeper creates the garbage collector, which prevents the disks from filling up.
-func (a *agent) newKeeper() *gc.Keeper {
-	disks := gc.Disks(a.o.Dirs.Root, a.o.Dirs.Log, a.conn.Driver.ImageRoot())
-	return gc.New(gc.Options{
-		Images: a.conn.Driver, Logs: orphangc.Collector{Dirs: a.o.Dirs, Pods: a.runtime},
-		Disks: disks, Policy: a.o.Garbage, Record: a.o.Dirs.ImageFiles().Used(), Log: a.o.Log,
-	})
 }
 
 // start starts what serve does besides running pods, until ctx ends.
