@@ -32,13 +32,16 @@ func describeCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			jobs, _ := query.JobNames(args)
-			printer := &describe.Printer{Out: a.Out, Dirs: a.Dirs(), Log: a.log}
-			err = a.describeJobs(printer, f.Namespace, jobs)
-			if err != nil || len(jobs) > 0 && !a.havePods(selection, names) {
+			jobs, err := a.pods().Jobs(f.Namespace, args)
+			if err != nil {
 				return err
 			}
+			printer := &describe.Printer{Out: a.Out, Dirs: a.Dirs(), Log: a.log}
+			printer.Jobs(jobs)
 			pods, err := a.pods().Select(selection, names)
+			if len(jobs) > 0 && err != nil { // those of a Job may be gone
+				return nil
+			}
 			a.lister().WarnOfAge(pods)
 			if err != nil {
 				a.lister().WarnOfManifests() // a manifest error may be the reason why a pod does not exist
@@ -62,28 +65,4 @@ func describeCommand(a *app) *cobra.Command {
 	c.ValidArgsFunction = a.completeResources("pods")
 	a.completeFlags(c)
 	return c
-}
-
-// describeJobs prints the details of Jobs.
-func (a *app) describeJobs(printer *describe.Printer, namespace string, names []string) error {
-	for i, name := range names {
-		job, err := a.pods().Job(namespace, name)
-		if err == nil && job == nil {
-			err = query.JobNotFound(namespace, name)
-		}
-		if err != nil {
-			return err
-		}
-		if i > 0 {
-			fmt.Fprintln(a.Out)
-		}
-		printer.Job(job)
-	}
-	return nil
-}
-
-// havePods reports that the names stand for pods that exist. Those of a Job may be gone, or never have been.
-func (a *app) havePods(selection query.Selection, names []string) bool {
-	pods, err := a.pods().Select(selection, names)
-	return err == nil && len(pods) > 0
 }

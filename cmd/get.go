@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,9 +37,11 @@ func getCommand(a *app) *cobra.Command {
 			case len(args) == 0 && len(f.Files) == 0:
 				return argCount(1, unlimited)(c, args)
 			case len(args) > 0 && query.IsVolumes(args[0]):
-				return listVolumes(a, c, f, args[1:])
+				o, err := f.VolumeOptions(args[1:])
+				return listWith(c, o, err, a.lister().Volumes)
 			case len(args) > 0 && query.WorkloadKind(strings.Split(args[0], "/")[0]) != "":
-				return listWorkloads(a, c, f, args)
+				o, err := f.WorkloadOptions()
+				return listWith(c, o, err, func(o list.Options) error { return a.lister().Workloads(o, args) })
 			case len(args) == 1 && query.IsEvents(args[0]) && f.Selector == "":
 				return listEvents(a, c, list.EventFlags{Flags: f}, "")
 			}
@@ -82,23 +83,10 @@ func (a *app) selection(c *cobra.Command, f flags.Pods, names []string) (query.S
 	return s, err
 }
 
-// listWorkloads lists workloads for get.
-func listWorkloads(a *app, c *cobra.Command, f list.Flags, args []string) error {
-	o, err := f.WorkloadOptions()
+// listWith lists what is not pods, with the options that the flags give.
+func listWith(c *cobra.Command, o list.Options, err error, print func(list.Options) error) error {
 	if err != nil {
 		return usage(c, err)
 	}
-	return a.lister().Workloads(o, args)
-}
-
-// listVolumes lists the volumes of persistentVolumeClaims for get.
-func listVolumes(a *app, c *cobra.Command, f list.Flags, names []string) error {
-	if f.Watch || len(names) > 0 {
-		return usage(c, errors.New("volumes are listed all at once"))
-	}
-	o, err := f.Options()
-	if err != nil {
-		return usage(c, err)
-	}
-	return a.lister().Volumes(o)
+	return print(o)
 }

@@ -3,7 +3,6 @@ package cmd
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +40,7 @@ func waitCommand(a *app) *cobra.Command {
 			if len(args) == 0 && !selected {
 				return argCount(1, unlimited)(c, args)
 			}
-			if jobs, is := query.JobNames(args); is && timeout >= 0 && !strings.HasPrefix(forFlag, "phase=") {
+			if jobs, is := query.JobNames(args); is && timeout >= 0 {
 				o := query.JobWait{Namespace: f.Namespace, Names: jobs, For: forFlag, Timeout: timeout}
 				return a.pods().WaitJobs(c.Context(), a.Out, o)
 			}

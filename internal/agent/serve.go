@@ -9,10 +9,10 @@ import (
 	"podrun.io/podrun/internal/agent/nodeinfo"
 	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/agent/problems"
+	"podrun.io/podrun/internal/agent/record"
 	"podrun.io/podrun/internal/agent/sdnotify"
 	"podrun.io/podrun/internal/agent/shutdown"
 	"podrun.io/podrun/internal/agent/sources"
-	"podrun.io/podrun/internal/containerlog/orphangc"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
@@ -60,9 +60,9 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if err != nil {
 		return err
 	}
-	record := sources.NewRecord(files)
+	known := record.New(files)
 	a, err := open(ctx, o, role{
-		owner: owner.Serve, locks: o.newLocks(owner.Serve), publisher: record,
+		owner: owner.Serve, locks: o.newLocks(owner.Serve), publisher: known,
 		observer: info.Observer(), probes: info.Probes(),
 	})
 	if err != nil {
@@ -76,11 +76,11 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if a.conn != nil {
 		o.archives().Load(ctx, a.conn.Driver)
 	}
-	record.At(a.loop.Boot, a.loop.Wall, o.Log)
-	if from.Running, err = record.Recall(a.runtime.Store()); err != nil {
+	stored, err := known.At(a.loop.Boot, a.loop.Wall, o.Log).Recall(a.runtime.Store())
+	if err != nil {
 		return err
 	}
-	from.Record = record
+	from.Running, from.Record = sources.Origins(stored), known
 	all, err := from.Open()
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	notify := sdnotify.Notifier{Watchdog: o.Watchdog, Log: o.Log}
 	s := service{agent: a, info: info, notify: notify, archives: o.archives(), ping: make(chan struct{})}
 	if a.conn != nil {
-		s.keeper = a.newKeeper()
+		s.keeper = images.NewKeeper(o.Dirs, a.conn.Driver, a.runtime, o.Garbage, o.Log)
 	}
 	s.pods = s.newPods()
 	serving, end := s.pods.Outlive(ctx)
@@ -127,15 +127,6 @@ type service struct {
 	notify   sdnotify.Notifier
 	ping     chan struct{} // from notify to the loop
 	pods     *shutdown.Pods
-}
-
-// newKeeper creates the garbage collector, which prevents the disks from filling up.
-func (a *agent) newKeeper() *gc.Keeper {
-	disks := gc.Disks(a.o.Dirs.Root, a.o.Dirs.Log, a.conn.Driver.ImageRoot())
-	return gc.New(gc.Options{
-		Images: a.conn.Driver, Logs: orphangc.Collector{Dirs: a.o.Dirs, Pods: a.runtime},
-		Disks: disks, Policy: a.o.Garbage, Record: a.o.Dirs.ImageFiles().Used(), Log: a.o.Log,
-	})
 }
 
 // start starts what serve does besides running pods, until ctx ends.

@@ -38,6 +38,8 @@ type simulation struct {
 	pods     [servedPods]offer
 	old      []*v1.Pod
 	versions int
+	// job is the version of the Job; 0: no manifest.
+	job int
 	// webDown has the URL answer with an error. It and web are guarded by w.mu.
 	webDown bool
 	web     map[int][]byte
@@ -161,6 +163,7 @@ func (s *simulation) event() {
 		{2, "a container crashes", s.crash},
 		{1, "a sandbox breaks", s.loseSandbox},
 		{3, "once", s.once},
+		{3, "the Job comes, changes or goes", s.changeJob},
 		{2, "serve is given what a once left", s.takeOver},
 	}
 	sum := 0

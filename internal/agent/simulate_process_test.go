@@ -453,6 +453,62 @@ func (d processDisk) enter(call string, uid pod.UID) (late, err error) {
 	return late, err
 }
 
+func (d processDisk) Create(uid pod.UID, data []byte) (checkpoint.Stamp, error) {
+	d.p.w.learnUID(uid, data)
+	return d.Memory.Create(uid, data)
+}
+
+func (d processDisk) WriteRun(name string, data []byte) error {
+	late, err := d.enterRun("write run " + name)
+	if err == nil {
+		err = d.Memory.WriteRun(name, data)
+	}
+	if err == nil {
+		err = late
+	}
+	return err
+}
+
+func (d processDisk) RemoveRun(name string) error {
+	late, err := d.enterRun("remove run " + name)
+	if err == nil {
+		err = d.Memory.RemoveRun(name)
+	}
+	if err == nil {
+		err = late
+	}
+	return err
+}
+
+// enterRun is the beginning of each change of a Job's run; late is how it fails after its effect.
+func (d processDisk) enterRun(call string) (late, err error) {
+	w := d.p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	what := fmt.Sprintf("%d %s", d.p.number, call)
+	draw := w.drawn(what)
+	if d.p.killed() {
+		return nil, fake.ErrCut
+	}
+	if w.faulty {
+		switch draw >> 32 % 20 {
+		case 0:
+			err = fmt.Errorf("%s: no space: %w", call, errFault)
+		case 1:
+			late = fmt.Errorf("%s: input/output error: %w", call, errFault)
+		}
+	}
+	if d.p.mortal && chance(draw>>24, mortality/10) {
+		defer d.p.kill()
+		if chance(draw, 2) {
+			err = fake.ErrCut
+		}
+		late = fake.ErrCut
+	}
+	w.step(fmt.Sprintf("%s -> %v, late %v", what, err, late))
+	return late, err
+}
+
 func (d processDisk) Write(uid pod.UID, data []byte) (checkpoint.Stamp, error) {
 	late, err := d.enter("write", uid)
 	if err != nil {

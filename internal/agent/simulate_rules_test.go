@@ -56,6 +56,7 @@ var startRules = []struct {
 		return ""
 	}},
 	{"back-off within its table", backoffKept},
+	{"an index of a Job runs once at a time, and not after its success", indexOnce},
 }
 
 // former returns the instances of the same container of the same life of the same revision, in their order.

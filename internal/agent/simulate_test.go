@@ -116,6 +116,9 @@ func (s *simulation) run() {
 			s.put(i)
 		}
 	}
+	if s.job = s.r.IntN(2); s.job > 0 {
+		s.putJob(s.job)
+	}
 	s.startServe()
 	for range 3 + s.r.IntN(10) {
 		s.pass(time.Duration(s.r.Int64N(int64(15 * time.Second))))
@@ -168,7 +171,13 @@ func (s *simulation) calm() {
 		}
 		return ""
 	})
+	if s.job > 0 {
+		s.awaitFor(jobBound, "the Job is complete", s.w.jobSettled)
+	}
 }
+
+// jobBound is how long a Job may take: it waits up to ten minutes after it has failed again and again.
+const jobBound = 30 * time.Minute
 
 // clear removes all manifests, and has once remove its own pods.
 func (s *simulation) clear() {
@@ -176,7 +185,9 @@ func (s *simulation) clear() {
 		s.pods[i].pod = nil
 		s.put(i)
 	}
+	s.putJob(0)
 	s.note("all manifests are taken away")
+	s.await("nothing is left of the Job", func() string { return strings.Join(s.w.jobRemains(), ", ") })
 	s.await("nothing is left after removal", func() string {
 		for i := range servedPods + 2 {
 			key := keyOfIndex(i)
@@ -195,7 +206,10 @@ func (s *simulation) clear() {
 }
 
 // await waits until a rule holds, at most for the time that this may take.
-func (s *simulation) await(rule string, missing func() string) {
+func (s *simulation) await(rule string, missing func() string) { s.awaitFor(bound, rule, missing) }
+
+// awaitFor is await with a time of its own.
+func (s *simulation) awaitFor(bound time.Duration, rule string, missing func() string) {
 	begun := time.Now()
 	for {
 		why := missing()

@@ -34,7 +34,9 @@ func NewMemory(hook func(operation string, uid pod.UID) error) *Memory {
 	if hook == nil {
 		hook = func(string, pod.UID) error { return nil }
 	}
-	return &Memory{files: map[pod.UID]memoryFile{}, synced: map[pod.UID]memoryFile{}, runs: map[string][]byte{}, hook: hook}
+	return &Memory{
+		files: map[pod.UID]memoryFile{}, synced: map[pod.UID]memoryFile{}, runs: map[string][]byte{}, hook: hook,
+	}
 }
 
 // List implements Disk.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -92,11 +93,13 @@ func (s *Store) Runs() ([]Run, error) {
 const runSuffix = ".json"
 
 // RunPath implements Disk.
-func (d osDisk) RunPath(name string) string { return filepath.Join(d.dirs.Runs(), name+runSuffix) }
+func (d osDisk) RunPath(name string) string {
+	return filepath.Join(layout.Runs(d.dirs), name+runSuffix)
+}
 
 // ReadRuns implements Disk.
 func (d osDisk) ReadRuns() (map[string][]byte, error) {
-	entries, err := os.ReadDir(d.dirs.Runs())
+	entries, err := os.ReadDir(layout.Runs(d.dirs))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -109,7 +112,7 @@ func (d osDisk) ReadRuns() (map[string][]byte, error) {
 		if !is || !e.Type().IsRegular() {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(d.dirs.Runs(), e.Name()))
+		text, err := os.ReadFile(filepath.Join(layout.Runs(d.dirs), e.Name()))
 		if err != nil {
 			return nil, err
 		}
@@ -121,13 +124,13 @@ func (d osDisk) ReadRuns() (map[string][]byte, error) {
 // WriteRun implements Disk.
 func (d osDisk) WriteRun(name string, data []byte) error {
 	path := d.RunPath(name)
-	if err := os.MkdirAll(d.dirs.Runs(), 0o700); err != nil {
+	if err := os.MkdirAll(layout.Runs(d.dirs), 0o700); err != nil {
 		return err
 	}
 	if err := sys.WriteFile(path, data, 0o600); err != nil {
 		return err
 	}
-	return errors.Join(syncFile(path), syncFile(d.dirs.Runs()))
+	return errors.Join(syncFile(path), syncFile(layout.Runs(d.dirs)))
 }
 
 // syncFile returns when the content of a file, or the names in a directory, survive a power failure.

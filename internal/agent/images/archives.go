@@ -1,6 +1,6 @@
 // Package images makes images available to the pods of serve and once beforehand: it decides which
 // image archives of a directory have to be loaded (Archives.Load), and which images garbage
-// collection must keep (Archives.Needed).
+// collection must keep (Archives.Needed). It also sets up that collection (NewKeeper).
 //
 // The package imports no archive itself (package runtime/containerd/images does), pulls no images
 // and removes none.

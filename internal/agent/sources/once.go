@@ -13,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/agent/record"
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/mux"
@@ -25,7 +26,7 @@ type Once struct {
 	// Desired is what is desired at first.
 	Desired manifest.Desired
 	// Record is what is recorded of the run, which no later run knows.
-	Record *Record
+	Record *record.Record
 	mux    *mux.Mux
 }
 
@@ -36,7 +37,7 @@ func (o Opener) ReadOnce(ctx context.Context) (*Once, error) {
 	if err != nil {
 		return nil, err
 	}
-	once := &Once{Record: NewRecord(nil)}
+	once := &Once{Record: record.New(nil)}
 	var names []string
 	for _, s := range all {
 		names = append(names, s.Name())
@@ -122,11 +123,11 @@ func (o *Once) Recall(
 	for _, revisions := range all {
 		c := revisions[0]
 		if of, _ := workload.Of(c.Pod); c.Owner == owner.Once && o.Desired.Jobs[of] != nil {
-			o.Record.seed(c)
+			o.Record.Add(c)
 		}
 	}
 	o.Record.Forget()
-	return func(seen pod.Observed) bool { return o.Desired.Pods[seen.Key] != nil || o.Record.has(seen.Key) }
+	return func(seen pod.Observed) bool { return o.Desired.Pods[seen.Key] != nil || o.Record.Has(seen.Key) }
 }
 
 // suspended returns an error for each Job that is suspended: it would never finish.

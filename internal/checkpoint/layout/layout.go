@@ -35,7 +35,7 @@ func (d Dirs) Pods() string { return filepath.Join(d.Root, "pods") }
 func (d Dirs) Pod(uid pod.UID) string { return filepath.Join(d.Pods(), string(uid)) }
 
 // Runs returns the directory of the recorded runs of Jobs.
-func (d Dirs) Runs() string { return filepath.Join(d.Root, "runs") }
+func Runs(d Dirs) string { return filepath.Join(d.Root, "runs") }
 
 // Manifests returns the directory of the manifests that URLs and commands served last, and of the
 // identities of manifest directories.

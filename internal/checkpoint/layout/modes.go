@@ -45,12 +45,12 @@ func (d Dirs) Modes() []Mode {
 	return []Mode{
 		{Path: d.Root, Mode: ModePrivate, Own: true},
 		{Path: d.Pods(), Mode: ModePrivate, Entries: true, Unrelated: true},
-		{Path: d.Runs(), Mode: ModePrivate, Lazy: true},
 		{Path: d.Claims(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.Run, Mode: ModePassable, Own: true},
 		{Path: d.SandboxFiles().Dir(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.Legacy().Etcs(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: RestartRequests(d), Mode: ModePrivate},
+		{Path: Runs(d), Mode: ModePrivate, Lazy: true},
 		{Path: d.Networks().Bridge(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.ImageFiles().Views(), Mode: ModePrivate, Lazy: true},
 		{Path: d.StatusFiles().Dir(), Mode: ModePrivate, Lazy: true},

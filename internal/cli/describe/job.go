@@ -12,8 +12,17 @@ import (
 	"podrun.io/podrun/internal/workload/jobs"
 )
 
-// Job prints the details of a Job, without its pods.
-func (d *Printer) Job(job *batchv1.Job) {
+// Jobs prints the details of Jobs, without their pods.
+func (d *Printer) Jobs(all []*batchv1.Job) {
+	for i, job := range all {
+		if i > 0 {
+			fmt.Fprintln(d.Out)
+		}
+		d.job(job)
+	}
+}
+
+func (d *Printer) job(job *batchv1.Job) {
 	s, status := job.Spec, job.Status
 	number := func(n *int32) string {
 		if n == nil {
@@ -48,7 +57,8 @@ func (d *Printer) Job(job *batchv1.Job) {
 	d.line(0, "Failed Indexes", ptr.Deref(status.FailedIndexes, ""))
 	var conditions []string
 	for _, c := range status.Conditions {
-		conditions = append(conditions, strings.TrimSpace(fmt.Sprintf("%s=%s %s %s", c.Type, c.Status, c.Reason, c.Message)))
+		text := fmt.Sprintf("%s=%s %s %s", c.Type, c.Status, c.Reason, c.Message)
+		conditions = append(conditions, strings.TrimSpace(text))
 	}
 	d.line(0, "Conditions", strings.Join(conditions, "\n"))
 }

@@ -59,6 +59,14 @@ func (l *Flags) WorkloadOptions() (Options, error) {
 	return l.Options()
 }
 
+// VolumeOptions checks the flags and returns the options of a list of volumes, of which none are named.
+func (l *Flags) VolumeOptions(names []string) (Options, error) {
+	if l.Watch || len(names) > 0 {
+		return Options{}, errors.New("volumes are listed all at once")
+	}
+	return l.Options()
+}
+
 // Options checks the flags and returns the options of a list.
 func (l *Flags) Options() (Options, error) {
 	format, err := printers.ParseFormat(l.Output)

@@ -18,10 +18,11 @@ import (
 	"podrun.io/podrun/internal/workload"
 )
 
-// JobNames returns the names in the arguments `job NAME...` or `job/NAME...`, and whether they name Jobs.
+// JobNames returns the names in the arguments `job/NAME...`, and whether they name Jobs. Without a slash, job may
+// be the name of a pod.
 func JobNames(args []string) (names []string, ok bool) {
 	kind, names, ok := WorkloadArgs(args)
-	return names, ok && kind == workload.Job && len(names) > 0
+	return names, ok && kind == workload.Job && len(names) > 0 && strings.Contains(args[0], "/")
 }
 
 // Job returns a Job of the serve that runs, or ran last; nil if it has none of that name.
@@ -101,7 +102,22 @@ func conditionsOf(job *batchv1.Job) *v1.Pod {
 	return p
 }
 
-// JobNotFound returns the error that a Job does not exist.
-func JobNotFound(namespace, name string) error {
-	return WorkloadNotFound(workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: namespace, Name: name}})
+// Jobs returns the Jobs that the arguments `job NAME...` or `job/NAME...` name; none if they name something else.
+func (r *Reader) Jobs(namespace string, args []string) ([]*batchv1.Job, error) {
+	kind, names, _ := WorkloadArgs(args)
+	if kind != workload.Job {
+		return nil, nil
+	}
+	var all []*batchv1.Job
+	for _, name := range names {
+		job, err := r.Job(namespace, name)
+		if err == nil && job == nil {
+			err = WorkloadNotFound(workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: namespace, Name: name}})
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, job)
+	}
+	return all, nil
 }

@@ -86,6 +86,7 @@ var workloadTable = map[string]map[string]rule{
 		"ttlSecondsAfterFinished": yes("the pods and their logs are removed; that the Job has finished is not forgotten"),
 		"podReplacementPolicy":    yes("a pod always ends before another one takes its place, as with Failed"),
 		"managedBy":               never("podrun alone runs Jobs here"),
+		"scheduling":              never("there is no scheduler that would place pods together"),
 	},
 	"PodFailurePolicy":                       {"rules": yes("")},
 	"PodFailurePolicyRule":                   {"action": yes(""), "onExitCodes": yes(""), "onPodConditions": yes("")},

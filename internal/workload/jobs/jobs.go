@@ -181,8 +181,8 @@ func (h *History) clone() *History {
 	return &out
 }
 
-func (d *decision) indexed() bool {
-	mode := d.Job.Spec.CompletionMode
+func (in Input) indexed() bool {
+	mode := in.Job.Spec.CompletionMode
 	return mode != nil && *mode == batchv1.IndexedCompletion
 }
 
@@ -352,7 +352,7 @@ func (d *decision) manage() {
 		}
 	}
 	want, active := d.parallel(), d.actives()
-	if d.stop(want); active >= want || d.earlierRuns() {
+	if d.stop(want); active >= want || d.earlierRuns(d.h.Run) {
 		return
 	}
 	d.create(want)
@@ -371,9 +371,9 @@ func (d *decision) parallel() int {
 }
 
 // earlierRuns reports that pods of another run exist. They go first.
-func (d *decision) earlierRuns() bool {
-	for _, o := range d.Pods {
-		if o.Run != d.h.Run {
+func (in Input) earlierRuns(run string) bool {
+	for _, o := range in.Pods {
+		if o.Run != run {
 			return true
 		}
 	}

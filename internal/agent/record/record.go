@@ -1,4 +1,8 @@
-package sources
+// Package record records what package workload decides from beside the documents: which pods of workloads
+// exist, by their statuses, and the runs of Jobs, which it stores. It decides nothing.
+//
+// Begin reading at Record.
+package record
 
 import (
 	"encoding/json"
@@ -14,7 +18,6 @@ import (
 
 	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/checkpoint"
-	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/sys/errtext"
@@ -41,8 +44,8 @@ type Record struct {
 	failed error // why a run could not be stored last
 }
 
-// NewRecord returns an empty Record that passes statuses on to a publisher.
-func NewRecord(to reconcile.Publisher) *Record {
+// New returns an empty Record that passes statuses on to a publisher.
+func New(to reconcile.Publisher) *Record {
 	return &Record{
 		Publisher: to, wall: time.Now, log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1),
 		exists: map[pod.Key]string{}, pods: map[pod.Key]jobs.Observed{}, jobs: map[workload.ID]*jobs.History{},
@@ -60,21 +63,22 @@ func (r *Record) At(boot string, wall func() time.Time, log *slog.Logger) *Recor
 }
 
 // Recall adds what is stored of the pods of serve and of the runs of Jobs, and makes the store keep these.
-// It returns where the manifests of all pods were read.
-func (r *Record) Recall(store *checkpoint.Store) (map[pod.Key]manifest.Origin, error) {
+// It returns all checkpoints.
+func (r *Record) Recall(store *checkpoint.Store) (map[pod.Key][]*checkpoint.Checkpoint, error) {
 	all, err := store.List()
 	if err != nil {
 		return nil, err
 	}
 	for _, revisions := range all {
 		if c := revisions[0]; c.Owner == owner.Serve {
-			r.seed(c)
+			r.Add(c)
 		}
 	}
-	return Origins(all), r.load(store)
+	return all, r.load(store)
 }
 
-func (r *Record) seed(c *checkpoint.Checkpoint) {
+// Add adds a pod that exists, of which c is the checkpoint.
+func (r *Record) Add(c *checkpoint.Checkpoint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of := c.Pod.Annotations[workload.Annotation]
@@ -122,8 +126,8 @@ func (r *Record) Forget() {
 	clear(r.jobs)
 }
 
-// has reports that a pod of a workload exists.
-func (r *Record) has(key pod.Key) bool {
+// Has reports that a pod of a workload exists.
+func (r *Record) Has(key pod.Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, exists := r.exists[key]
