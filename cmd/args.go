@@ -50,11 +50,11 @@ func argCount(minArgs, maxArgs int) cobra.PositionalArgs {
 
 // unknownCommand returns the error that c has no command name, with what podrun has in its place.
 func unknownCommand(c *cobra.Command, name string) error {
-	err := fmt.Errorf("unknown command %q for %q%s", name, c.CommandPath(), similar(c, name))
+	err := fmt.Errorf("unknown command %q for %q", name, c.CommandPath())
 	if text := cli.InsteadOf(name); text != "" && !c.HasParent() {
 		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: text}
 	}
-	return usage(c, err)
+	return usage(c, fmt.Errorf("%w%s", err, similar(c, name)))
 }
 
 // flagError returns the usage error of a command whose flags cannot be used, with the flag that was probably meant.

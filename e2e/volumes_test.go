@@ -207,6 +207,10 @@ func TestImageVolumes(t *testing.T) {
 		}
 	}
 	p := n.pod("a-n")
+	of := p.Status.ContainerStatuses[0]
+	if v := of.VolumeMounts[0].VolumeStatus; v == nil || v.Image.ImageRef != of.ImageID {
+		t.Errorf("the volume's image is %+v, the container's %s", v, of.ImageID)
+	}
 	must(t, syscall.Kill(n.mainPID(p, "c"), syscall.SIGKILL))
 	n.restarted("a-n", 1)
 	n.says("a", "/v/bin/busybox echo again", "again")

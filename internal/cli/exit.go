@@ -41,10 +41,13 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // UsageError marks err as a usage error of a command line, such as podrun once: exit code 2, and a
-// hint to read its help. nil stays nil.
+// hint to read its help, unless err has a hint. nil stays nil.
 func UsageError(command string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if hinted := (*Error)(nil); errors.As(err, &hinted) && hinted.Code == ExitUsage && hinted.Hint != "" {
+		return err
 	}
 	return &Error{Code: ExitUsage, Err: err, Hint: "see " + command + " --help"}
 }

@@ -1,6 +1,9 @@
 package cli
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // instead says what podrun has in place of commands of kubectl and podman that it does not have.
 var instead = []struct{ commands, text string }{
@@ -17,16 +20,45 @@ var instead = []struct{ commands, text string }{
 	{"pull", "podrun images pull IMAGE pulls an image"},
 	{"load", "podrun images load FILE loads images"},
 	{"save", "podrun images save IMAGE saves images"},
+	{"cp", "podrun exec POD -- tar -cf - PATH | tar -xf - copies out of a container that has tar, " +
+		"tar -cf - PATH | podrun exec -i POD -- tar -xf - -C DIR copies into it"},
+	{"debug", "podrun exec POD -- COMMAND runs a command in a container"},
+	{"status", "podrun get pods lists the pods, podrun describe pod NAME shows one"},
+	{"cluster-info api-resources api-versions auth config proxy",
+		"podrun has no API server: podrun serve --listen serves pods, logs and metrics over HTTP"},
+	{"cordon uncordon taint certificate autoscale expose", "podrun runs on one machine, without nodes and Services to manage"},
 	{"rmi", "podrun images rm IMAGE removes an image"},
+}
+
+// insteadOfFlags says what podrun has in place of flags of kubectl that it does not have.
+var insteadOfFlags = []struct{ flags, text string }{
+	{"kubeconfig context cluster user server token as request-timeout", "podrun has no API server: it reads the state of this machine"},
+	{"field-selector", "-l selects by labels; -o jsonpath='{.items[?(@.status.phase==\"Running\")].metadata.name}' by other fields"},
+	{"label-columns L", "--show-labels shows all labels, -o custom-columns=NAME:.metadata.name,APP:.metadata.labels.app some"},
+	{"template", "-o go-template=TEMPLATE"},
+	{"containers", "podrun top lists the containers of each pod without a flag"},
+	{"client", "podrun --version prints podrun's version alone"},
+	{"watch-only output-watch-events", "-w lists the pods, and then each change"},
+	{"limit-bytes", "--tail limits the lines, --since the time"},
+	{"force now cascade", "--grace-period 0 kills at once"},
+}
+
+// insteadOfFlag returns what podrun has in place of a flag, without its dashes, that it does not have, or ""
+// if nothing is known.
+func insteadOfFlag(flag string) string {
+	for _, i := range insteadOfFlags {
+		if slices.Contains(strings.Fields(i.flags), flag) {
+			return i.text
+		}
+	}
+	return ""
 }
 
 // InsteadOf returns what podrun has in place of a command that it does not have, or "" if nothing is known.
 func InsteadOf(command string) string {
 	for _, i := range instead {
-		for _, c := range strings.Fields(i.commands) {
-			if c == command {
-				return i.text
-			}
+		if slices.Contains(strings.Fields(i.commands), command) {
+			return i.text
 		}
 	}
 	return ""

@@ -11,11 +11,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/docker/docker-credential-helpers/client"
 	"github.com/docker/docker-credential-helpers/credentials"
+
+	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/errtext"
+	"podrun.io/podrun/internal/sys/fileerror"
 )
 
 // Credentials is a docker config.json. It is read again for each pull, so that an edit takes effect
@@ -51,22 +54,36 @@ func (c Credentials) For(host, repository string) (user, secret string, err erro
 	if c.Path == "" {
 		return "", "", nil
 	}
-	text, err := os.ReadFile(c.Path)
+	known, err := c.read()
 	if errors.Is(err, fs.ErrNotExist) && c.Optional {
 		return "", "", nil
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("reading the registries' credentials: %w", err)
 	}
-	var known config
-	if err := json.Unmarshal(text, &known); err != nil {
-		// The error does not contain the text, which is secret.
-		return "", "", fmt.Errorf("%s is not a docker config.json: %w", c.Path, err)
-	}
 	if user, secret, err = known.of(host, repository); err != nil {
 		return "", "", fmt.Errorf("%s: %w", c.Path, err)
 	}
 	return user, secret, nil
+}
+
+// Check returns an error if the file cannot be used: if it cannot be read, or is no docker config.json.
+func (c Credentials) Check() error {
+	_, err := c.read()
+	return err
+}
+
+// read returns the content of the file. The errors name the file, and do not contain what is secret in it.
+func (c Credentials) read() (config, error) {
+	var known config
+	text, err := sys.ReadSettings(c.Path)
+	if err != nil {
+		return known, fileerror.Named(err)
+	}
+	if err := json.Unmarshal(text, &known); err != nil {
+		return known, fmt.Errorf("%s: is not a docker config.json: %w", c.Path, errtext.JSON(text, err))
+	}
+	return known, nil
 }
 
 func (c config) of(host, repository string) (user, secret string, err error) {

@@ -16,6 +16,7 @@ import (
 	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys/errtext"
 	"podrun.io/podrun/internal/workload"
 )
 
@@ -282,7 +283,7 @@ func withUnexplained(errs []decode.Error, more field.ErrorList) []decode.Error {
 			break
 		}
 		if !explained(errs, e.Field) {
-			errs = append(errs, decode.Error{Path: e.Field, Message: e.ErrorBody()})
+			errs = append(errs, decode.Error{Path: e.Field, Message: errtext.WithoutPattern(e.ErrorBody())})
 		}
 	}
 	return errs

@@ -114,6 +114,8 @@ type Process struct {
 	// User is the user of the process, in the format of UserOf; "" if it is not known, as long as
 	// the instance is Created, for example.
 	User string `json:",omitzero"`
+	// VolumeImages are the images that it has as volumes, in the format of VolumeImagesOf.
+	VolumeImages string `json:",omitzero"`
 }
 
 // Exit is how an instance ended; the zero value until it has Exited.

@@ -84,6 +84,10 @@ warning Failed web/a: Error: volume "v": registry says no`)
 `+present+`
 normal Created web/a: Created container a
 normal Started web/a: Started container a`)
+		mounts := h.board.get("web").Status.ContainerStatuses[0].VolumeMounts
+		if len(mounts) != 1 || mounts[0].VolumeStatus == nil || mounts[0].VolumeStatus.Image.ImageRef == "" {
+			t.Errorf("the status does not say which image is mounted: %+v", mounts)
+		}
 	})
 }
 

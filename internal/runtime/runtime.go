@@ -75,6 +75,8 @@ type Start struct {
 	RestartGeneration int
 	// Image is the resolved image to run, as returned by Images.
 	Image pod.Image
+	// VolumeImages are the IDs of the images that Mounts has as volumes, by volume name.
+	VolumeImages map[string]string
 	// Env holds the container's own variables, resolved. The container's command and arguments may
 	// refer to them.
 	Env []pod.Variable

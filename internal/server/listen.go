@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/errtext"
 	"podrun.io/podrun/internal/sys/fileerror"
 )
@@ -145,7 +146,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 func readPair(certFile, keyFile string) (tls.Certificate, error) {
 	var texts [2][]byte
 	for i, path := range []string{certFile, keyFile} {
-		text, err := os.ReadFile(path)
+		text, err := sys.ReadSettings(path)
 		if err == nil {
 			err = fileerror.CheckPEM(path, text)
 		}
@@ -159,7 +160,7 @@ func readPair(certFile, keyFile string) (tls.Certificate, error) {
 
 // readToken returns the token in a file.
 func readToken(path string) (string, error) {
-	text, err := os.ReadFile(path)
+	text, err := sys.ReadSettings(path)
 	if err != nil {
 		return "", fmt.Errorf("reading the token: %w", fileerror.Named(err))
 	}

@@ -117,6 +117,7 @@ func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerS
 	s.ImageID = last.ImageID
 	s.ContainerID = containerID(last)
 	s.User = pod.ReadUser(last.User)
+	addVolumeStatus(s.VolumeMounts, pod.ReadVolumeImages(last.VolumeImages))
 	if last.StopSignal != "" {
 		s.StopSignal = new(v1.Signal(last.StopSignal))
 	}
@@ -167,6 +168,24 @@ func volumeMounts(c *v1.Container) []v1.VolumeMountStatus {
 		all = append(all, one)
 	}
 	return all
+}
+
+// mostImageRef is the maximum length of an imageRef, Kubernetes'.
+const mostImageRef = 256
+
+// addVolumeStatus adds to the mounts of image volumes which image is mounted, as the kubelet does with the
+// feature gate ImageVolumeWithDigest. ids are the IDs of the images by volume name.
+func addVolumeStatus(mounts []v1.VolumeMountStatus, ids map[string]string) {
+	for i := range mounts {
+		id, is := ids[mounts[i].Name]
+		if !is {
+			continue
+		}
+		if _, digest, named := strings.Cut(id, "@"); named && len(id) > mostImageRef {
+			id = digest
+		}
+		mounts[i].VolumeStatus = &v1.VolumeStatus{Image: &v1.ImageVolumeStatus{ImageRef: id}}
+	}
 }
 
 // removed returns the terminated state of an instance that something other than podrun removed.

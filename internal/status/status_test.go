@@ -264,3 +264,31 @@ func TestUserIsShown(t *testing.T) {
 		}
 	}
 }
+
+// TestVolumeStatus: the mounts of an image volume say which image is mounted, by its digest alone if its name is
+// too long for Kubernetes; other mounts, and those of a container that has not started, say nothing.
+func TestVolumeStatus(t *testing.T) {
+	t.Parallel()
+	p := &v1.Pod{}
+	p.UID = "u1"
+	mounts := []v1.VolumeMount{{Name: "i", MountPath: "/i"}, {Name: "d", MountPath: "/d"}, {Name: "i", MountPath: "/j", SubPath: "x"}, {Name: "l", MountPath: "/l"}}
+	p.Spec.Containers = []v1.Container{{Name: "c", VolumeMounts: mounts}, {Name: "later", VolumeMounts: mounts}}
+	long := strings.Repeat("x", 250)
+	images := pod.VolumeImagesOf(map[string]string{"i": "example.com/files@sha256:1", "l": long + "@sha256:2"})
+	s := Of(Input{Pod: p, Observed: pod.Observed{Containers: []pod.Container{
+		{ID: "1", Name: "c", UID: "u1", State: pod.Running, Process: pod.Process{VolumeImages: images}},
+	}}})
+	for n, want := range []string{"example.com/files@sha256:1  example.com/files@sha256:1 sha256:2", "   "} {
+		var got []string
+		for _, m := range s.ContainerStatuses[n].VolumeMounts {
+			ref := ""
+			if m.VolumeStatus != nil {
+				ref = m.VolumeStatus.Image.ImageRef
+			}
+			got = append(got, ref)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("container %d: %q, want %q", n, got, want)
+		}
+	}
+}

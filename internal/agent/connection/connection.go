@@ -32,6 +32,7 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/sandbox"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/errtext"
 	"podrun.io/podrun/internal/sys/pidfd"
 )
 
@@ -56,7 +57,7 @@ func (e *UnreachableError) Error() string {
 	if e.Address == Embedded {
 		return fmt.Sprintf("podrun's own containerd cannot be used: %v", e.Err)
 	}
-	return fmt.Sprintf("containerd at %s cannot be reached: %v", e.Address, e.Err)
+	return fmt.Sprintf("containerd at %s cannot be reached: %s", e.Address, errtext.Dial(e.Err))
 }
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
@@ -154,6 +155,9 @@ func (c *Connection) Close() error {
 	}
 	return err
 }
+
+// CheckCredentials returns an error if a file cannot be used as Options.RegistryConfig.
+func CheckCredentials(path string) error { return image.Credentials{Path: path}.Check() }
 
 // credentials returns the docker config.json to use. One that was named explicitly must exist.
 func (o Options) credentials() image.Credentials {

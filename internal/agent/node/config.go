@@ -3,7 +3,6 @@ package node
 import (
 	"fmt"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/fileerror"
 )
 
@@ -38,7 +38,7 @@ type Config struct {
 
 // ReadConfig reads a YAML file. An unknown field is an error.
 func ReadConfig(path string) (Config, error) {
-	text, err := os.ReadFile(path)
+	text, err := sys.ReadSettings(path)
 	if err != nil {
 		return Config{}, fileerror.Named(err)
 	}

@@ -25,11 +25,18 @@ func (d *Printer) volumes(all []v1.Volume) {
 			d.line(4, "Type", kind)
 			fields := fieldsOf(kinds[kind])
 			for _, name := range slices.Sorted(maps.Keys(fields)) {
-				d.line(4, strings.ToUpper(name[:1])+name[1:], valueText(fields[name]))
+				title := capital(name)
+				if title == "Type" { // a host path's
+					title = capital(kind) + title
+				}
+				d.line(4, title, valueText(fields[name]))
 			}
 		}
 	}
 }
+
+// capital returns the name of a field with a capital letter.
+func capital(name string) string { return strings.ToUpper(name[:1]) + name[1:] }
 
 // fieldsOf returns the fields of an object by their JSON names.
 func fieldsOf(object any) map[string]any {

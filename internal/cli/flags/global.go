@@ -1,11 +1,15 @@
 package flags
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -64,15 +68,20 @@ func (g *Global) Complete(f *pflag.FlagSet, quiet bool) error {
 	}
 	// These paths end up in the specs of containers and in other processes, so they must not depend
 	// on the working directory of this process.
-	for _, dir := range []*string{&g.RootDir, &g.RunDir, &g.LogDir, &g.LogLinksDir} {
-		if *dir == "" && dir == &g.LogLinksDir {
+	for _, d := range []struct {
+		name string
+		path *string
+	}{{"root-dir", &g.RootDir}, {"run-dir", &g.RunDir}, {"log-dir", &g.LogDir}, {"log-links-dir", &g.LogLinksDir}} {
+		if *d.path == "" && d.path == &g.LogLinksDir {
 			continue // no links
 		}
-		abs, err := filepath.Abs(*dir)
-		if err != nil {
-			return err
+		var err error
+		if *d.path, err = directory(*d.path); err != nil {
+			return fmt.Errorf("--%s %w", d.name, err)
 		}
-		*dir = abs
+	}
+	if err := g.checkContainerd(); err != nil {
+		return err
 	}
 	if quiet && !f.Changed("log-level") {
 		g.LogLevel = "warn"
@@ -86,6 +95,38 @@ func (g *Global) Complete(f *pflag.FlagSet, quiet bool) error {
 	}
 	return nil
 }
+
+// directory returns the absolute path of a directory that need not exist yet.
+func directory(path string) (string, error) {
+	if path == "" {
+		return "", errors.New(`"": must be the path of a directory`)
+	}
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() || errors.Is(err, syscall.ENOTDIR) {
+		return "", fmt.Errorf("%s: is no directory", path)
+	}
+	return filepath.Abs(path)
+}
+
+// checkContainerd checks the flags that say which containerd is used, without connecting to it.
+func (g *Global) checkContainerd() error {
+	if address := g.ContainerdAddress; address != "" && address != connection.Embedded &&
+		!filepath.IsAbs(strings.TrimPrefix(address, "unix://")) {
+		return fmt.Errorf("--containerd-address %q: must be the absolute path of a socket, or %s",
+			address, connection.Embedded)
+	}
+	if !identifier.MatchString(g.ContainerdNamespace) || len(g.ContainerdNamespace) > mostIdentifier {
+		return fmt.Errorf("--containerd-namespace %q: must be letters and digits, with single dots, dashes or "+
+			"underscores between them, at most %d characters", g.ContainerdNamespace, mostIdentifier)
+	}
+	return nil
+}
+
+// identifier is what containerd accepts as the name of a namespace.
+var identifier = regexp.MustCompile(`^[A-Za-z0-9]+([._-][A-Za-z0-9]+)*$`)
+
+// mostIdentifier is the maximum length of an identifier, containerd's.
+const mostIdentifier = 76
 
 // mostValue is how many bytes of a message or of another value are logged. Many are errors with text
 // of servers, images and containers; no such text may fill the disk or the memory.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // ContainerLogs are the flags of podrun logs.
@@ -57,8 +56,8 @@ func (l *ContainerLogs) Check(f *pflag.FlagSet, args []string) error {
 	case l.Selector != "" && len(args) > 0:
 		return errors.New("pods are selected by name or by --selector, not by both")
 	}
-	if _, err := labels.Parse(l.Selector); err != nil {
-		return fmt.Errorf("--selector %q: %w", l.Selector, err)
+	if err := checkSelector(l.Selector); err != nil {
+		return err
 	}
 	if l.sinceTime != "" {
 		var err error

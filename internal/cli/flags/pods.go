@@ -2,10 +2,8 @@ package flags
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Pods are the flags that select pods, as those of kubectl.
@@ -39,8 +37,8 @@ func (p *Pods) Check(names []string) error {
 	case len(p.Files) > 0 && (p.Selector != "" || p.AllNamespaces || len(names) > 0):
 		return errors.New("pods are selected by the manifests of --filename, or by name, selector or namespace")
 	}
-	if _, err := labels.Parse(p.Selector); err != nil {
-		return fmt.Errorf("--selector %q: %w", p.Selector, err)
+	if err := checkSelector(p.Selector); err != nil {
+		return err
 	}
 	return nil
 }

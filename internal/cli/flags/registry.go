@@ -22,8 +22,8 @@ func (r *Registry) Add(f *pflag.FlagSet) {
 	FromEnvironment(f)
 }
 
-// Options sets the registry options of o. It fails if a path that the user gave does not exist or
-// has the wrong type, because missing credentials or mirrors would be noticed only later. The
+// Options sets the registry options of o. It fails if a path that the user gave does not exist,
+// has the wrong type or cannot be read, because missing credentials or mirrors would be noticed only later. The
 // default directory of mirrors need not exist.
 func (r *Registry) Options(f *pflag.FlagSet, o *connection.Options) error {
 	for name, path := range map[string]string{"registry-config": r.config, "registry-hosts-dir": r.hostsDir} {
@@ -36,8 +36,10 @@ func (r *Registry) Options(f *pflag.FlagSet, o *connection.Options) error {
 			return fmt.Errorf("--%s %s: %w", name, path, fileerror.Cause(err))
 		case wantDir && !info.IsDir():
 			return fmt.Errorf("--%s %s: is no directory", name, path)
-		case !wantDir && info.IsDir():
-			return fmt.Errorf("--%s %s: is a directory", name, path)
+		case !wantDir:
+			if err := connection.CheckCredentials(path); err != nil {
+				return fmt.Errorf("--%s %w", name, err)
+			}
 		}
 	}
 	o.RegistryConfig, o.RegistryHostsDir = r.config, r.hostsDir

@@ -125,6 +125,9 @@ func (s *Sources) Options(f *pflag.FlagSet, o *agent.Options) error {
 	if s.url == "" && (len(s.urlHeaders) > 0 || s.caFile+s.certFile+s.keyFile != "") {
 		return errors.New("--manifest-url-…: of use with --manifest-url only")
 	}
+	if slices.Contains(s.manifests, "") {
+		return errors.New(`--manifests "": must be the path of a directory or file, exec:COMMAND, or - for standard input`)
+	}
 	loading, err := s.loading.Options()
 	if err != nil {
 		return err

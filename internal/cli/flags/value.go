@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // ValueError returns err, an error of parsing flags, with podrun's own words instead of those of Go's
@@ -42,4 +43,13 @@ func expected(bad *pflag.InvalidValueError) string {
 		return "must be a whole number"
 	}
 	return bad.Unwrap().Error()
+}
+
+// checkSelector checks the value of --selector.
+func checkSelector(selector string) error {
+	if _, err := labels.Parse(selector); err != nil {
+		return fmt.Errorf("--selector %q: %s; a selector is such as app=web,tier!=db or 'app in (web, api)'",
+			selector, strings.TrimPrefix(rule(err.Error()), "unable to parse requirement: "))
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 
@@ -69,6 +70,9 @@ func Load(ctx context.Context, streams cli.Streams, s Store, file string) (names
 			return nil, &cli.Error{Code: cli.ExitUsage, Err: fileerror.Named(err)}
 		}
 		defer f.Close()
+		if info, err := f.Stat(); err == nil && info.IsDir() {
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s: is a directory, not an archive of images", file)}
+		}
 		archive = f
 	}
 	names, err = s.Load(ctx, archive)
@@ -114,7 +118,11 @@ func Save(ctx context.Context, out io.Writer, s Store, refs []string, file strin
 	if file == "" || file == "-" {
 		return withHint(s.Save(ctx, refs, out))
 	}
-	return withHint(cli.WriteAtomic(file, func(to io.Writer) error { return s.Save(ctx, refs, to) }))
+	err := withHint(cli.WriteAtomic(file, func(to io.Writer) error { return s.Save(ctx, refs, to) }))
+	if failed := (&fs.PathError{}); errors.As(err, &failed) {
+		return fmt.Errorf("--output %s: %w", file, failed.Err)
+	}
+	return err
 }
 
 // Remove removes images and prints the names of those that it removed.

@@ -101,7 +101,7 @@ func (s Serve) CheckAwaited(ctx context.Context, keys []pod.Key) error {
 	if !owner.Serving(s.Options.Dirs) {
 		if _, alive := s.Reader.Owners.LastSeen(); !alive {
 			cli.Warnf(s.Streams.ErrOut, "pod %s does not exist, and no podrun process runs that could create it",
-				missing[0].Name)
+				strings.TrimPrefix(missing[0].Name, "pod/"))
 		}
 		return nil
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"podrun.io/podrun/internal/sys/fileerror"
 )
 
 // Formats are the values of -o, for help and error messages.
@@ -39,7 +41,7 @@ func ParseFormat(output string) (Format, error) {
 	if file, is := strings.CutSuffix(kind, "-file"); is {
 		b, err := os.ReadFile(template)
 		if err != nil {
-			return Format{}, fmt.Errorf("-o %s: %w", output, err)
+			return Format{}, fmt.Errorf("-o %s: %w", output, fileerror.Cause(err))
 		}
 		kind, template = file, string(b)
 		if kind == "custom-columns" {

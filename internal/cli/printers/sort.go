@@ -24,9 +24,12 @@ func ParseOrder(text string) (*Order, error) {
 		return nil, nil
 	}
 	path := strings.TrimSuffix(strings.TrimPrefix(text, "{"), "}")
+	if strings.Trim(path, ". ") == "" || strings.HasPrefix(text, "{") != strings.HasSuffix(text, "}") {
+		return nil, fmt.Errorf("--sort-by %q: must be the path of a field, such as .metadata.name", text)
+	}
 	o := &Order{text: text, path: jsonpath.New("sort-by").AllowMissingKeys(true)}
 	if err := o.path.Parse("{." + strings.TrimPrefix(path, ".") + "}"); err != nil {
-		return nil, fmt.Errorf("--sort-by %q: %w", text, err)
+		return nil, fmt.Errorf("--sort-by %q: %w; it must be the path of a field, such as .metadata.name", text, err)
 	}
 	return o, nil
 }

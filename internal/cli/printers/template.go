@@ -45,7 +45,7 @@ func renderer(execute func(io.Writer, any) error) func(any) ([]byte, error) {
 func ParseJSONPath(text string) (func(any) ([]byte, error), error) {
 	path := jsonpath.New("output").AllowMissingKeys(true)
 	if err := path.Parse(text); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; a template is such as {.status.podIP} or {range .items[*]}{.metadata.name}{end}", err)
 	}
 	return renderer(path.Execute), nil
 }
@@ -55,7 +55,7 @@ func ParseJSONPath(text string) (func(any) ([]byte, error), error) {
 func parseGoTemplate(text string) (func(any) ([]byte, error), error) {
 	t, err := template.New("output").Funcs(template.FuncMap{"exists": exists, "base64decode": base64Decode}).Parse(text)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("line %s", strings.TrimPrefix(err.Error(), "template: output:"))
 	}
 	return renderer(t.Execute), nil
 }
@@ -92,7 +92,7 @@ func parseColumns(spec string) ([]customColumn, error) {
 	var all []customColumn
 	for _, one := range strings.Split(spec, ",") {
 		header, path, ok := strings.Cut(one, ":")
-		if !ok || header == "" || path == "" {
+		if !ok || path == "" { // no header: an empty one
 			return nil, fmt.Errorf("%q: must be HEADER:PATH", one)
 		}
 		path = strings.TrimSuffix(strings.TrimPrefix(path, "{"), "}")

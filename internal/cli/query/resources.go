@@ -46,6 +46,16 @@ func insteadOf(kind string) string {
 	return text
 }
 
+// orPod says how a pod is named, if the only argument is no resource type of Kubernetes, and so may be a pod.
+func orPod(args []string) string {
+	if len(args) > 1 || slices.ContainsFunc(instead, func(i struct{ kinds, text string }) bool {
+		return slices.Contains(strings.Fields(i.kinds), strings.ToLower(args[0]))
+	}) {
+		return ""
+	}
+	return "; a pod of that name is pod/" + args[0]
+}
+
 // PodNames returns the names in the arguments `pods NAME...` or `pods/NAME...`.
 func PodNames(args []string) ([]string, error) {
 	if len(args) == 0 {
@@ -62,8 +72,7 @@ func PodNames(args []string) ([]string, error) {
 	}
 	if !strings.Contains(args[0], "/") {
 		if !IsPods(args[0]) {
-			return nil, fmt.Errorf(
-				"unknown resource type %q: %s", args[0], insteadOf(args[0]))
+			return nil, fmt.Errorf("unknown resource type %q: %s%s", args[0], insteadOf(args[0]), orPod(args))
 		}
 		return args[1:], nil
 	}

@@ -37,14 +37,14 @@ func ParseForward(spec string) (Forward, error) {
 	} else if len(validation.IsValidPortName(remote)) == 0 {
 		f.name = remote
 	} else {
-		return f, fmt.Errorf("%q: %q is no port", spec, remote)
+		return f, fmt.Errorf("%q: %q is no port: must be [LOCAL:]REMOTE, numbers from 1 to 65535 or a name", spec, remote)
 	}
 	if f.same = !two; f.same {
 		f.local = f.remote
 	} else if local != "" {
 		port, err := strconv.ParseUint(local, 10, 16)
 		if err != nil {
-			return f, fmt.Errorf("%q: %q is no port", spec, local)
+			return f, fmt.Errorf("%q: %q is no port: must be a number from 0 to 65535; 0 or none: a free one", spec, local)
 		}
 		f.local = uint16(port)
 	}

@@ -1,7 +1,9 @@
 package decode
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // wrongOpaque returns what a value of a type that reads itself must be. cause is the type's own error,
@@ -19,6 +22,9 @@ func wrongOpaque(text []byte, t reflect.Type, cause error) string {
 		return "must be a quantity" + similarQuantity(text)
 	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
 		return "must be a time, such as 2026-01-31T15:04:05Z"
+	}
+	if t == reflect.TypeFor[intstr.IntOrString]() {
+		return "must be a number or a string"
 	}
 	return strings.TrimPrefix(cause.Error(), "json: ")
 }
@@ -62,4 +68,12 @@ func complexKey(p piece, n *yamlv3.Node) *Error {
 		}
 	}
 	return nil
+}
+
+// wrongBase64 says where a text is not base64. It does not quote the text, which may be secret.
+func wrongBase64(err error) string {
+	if at, is := err.(base64.CorruptInputError); is {
+		return fmt.Sprintf(": wrong or missing character at position %d; use stringData or data of a ConfigMap for plain text", int64(at)+1)
+	}
+	return ""
 }

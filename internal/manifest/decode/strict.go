@@ -140,7 +140,7 @@ func (c *checker) list(value any, t reflect.Type, path string) bool {
 			return c.wrong(value, path, "a string")
 		}
 		if _, err := base64.StdEncoding.DecodeString(text); err != nil {
-			return c.fail(path, "must be base64: %v", err)
+			return c.fail(path, "must be base64%s", wrongBase64(err))
 		}
 		return true
 	}

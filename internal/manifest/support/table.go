@@ -304,7 +304,7 @@ var volume = map[string]rule{
 	"nfs": yes("mounted with the machine's mount command"),
 	"persistentVolumeClaim": yes("a directory of that name that outlives the pod; " +
 		"see podrun get volumes"),
-	"image":                yes("read-only"),
+	"image":                yes("read-only; `volumeStatus` of the container's mounts has its digest"),
 	"iscsi":                never(noDriver),
 	"fc":                   never(noDriver),
 	"gcePersistentDisk":    never(noDriver),

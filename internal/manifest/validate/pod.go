@@ -41,7 +41,7 @@ func Pod(p *v1.Pod, nodeName, fullName string) field.ErrorList {
 		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)...)
 	errs = append(errs, validateNames(s, path)...)
 	if s.NodeName != "" && s.NodeName != nodeName {
-		errs = append(errs, field.Invalid(path.Child("nodeName"), s.NodeName, fmt.Sprintf("this node is %q", nodeName)))
+		errs = append(errs, field.Invalid(path.Child("nodeName"), s.NodeName, fmt.Sprintf("this node is %q; leave it out, or use --ignore-node-name", nodeName)))
 	}
 	if s.ActiveDeadlineSeconds != nil {
 		errs = append(errs, invalid(path.Child("activeDeadlineSeconds"), *s.ActiveDeadlineSeconds,

@@ -67,7 +67,8 @@ func (t *starter) startContainer(
 	if err != nil {
 		return err
 	}
-	if in.Shown, err = t.puller.Mount(ctx, s, c); err != nil {
+	var volumeImages map[string]string
+	if in.Shown, volumeImages, err = t.puller.Mount(ctx, s, c); err != nil {
 		return err
 	}
 	mounts, err := t.volumes.Setup(ctx, in)
@@ -83,6 +84,7 @@ func (t *starter) startContainer(
 			Backoff:           a.Backoff,
 			RestartGeneration: a.RestartGeneration,
 			Image:             image,
+			VolumeImages:      volumeImages,
 			Env:               in.Env,
 			Mounts:            mounts,
 		})

@@ -13,10 +13,11 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// Mount mounts the images of c's image volumes and returns their paths by volume name. It
-// returns an error while an image must still be pulled; the pull runs in its own goroutine.
-func (u *Puller) Mount(ctx context.Context, s revision.State, c *v1.Container) (map[string]string, error) {
-	var paths map[string]string
+// Mount mounts the images of c's image volumes and returns, by volume name, their paths and the IDs of the
+// images. It returns an error while an image must still be pulled; the pull runs in its own goroutine.
+func (u *Puller) Mount(
+	ctx context.Context, s revision.State, c *v1.Container,
+) (paths, ids map[string]string, err error) {
 	for _, m := range c.VolumeMounts {
 		for i := range s.Pod.Spec.Volumes {
 			volume := &s.Pod.Spec.Volumes[i]
@@ -25,19 +26,19 @@ func (u *Puller) Mount(ctx context.Context, s revision.State, c *v1.Container) (
 			}
 			ready, err := u.volumeImage(ctx, s, volume)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			path, err := u.o.Images.Show(ctx, ready, s.Pod.UID, volume.Name)
 			if err != nil {
-				return nil, fmt.Errorf("volume %q: %w", volume.Name, err)
+				return nil, nil, fmt.Errorf("volume %q: %w", volume.Name, err)
 			}
 			if paths == nil {
-				paths = map[string]string{}
+				paths, ids = map[string]string{}, map[string]string{}
 			}
-			paths[volume.Name] = path
+			paths[volume.Name], ids[volume.Name] = path, ready.ID
 		}
 	}
-	return paths, nil
+	return paths, ids, nil
 }
 
 // volumeImage resolves the volume's local image or starts a pull, as the pull policy says, once per

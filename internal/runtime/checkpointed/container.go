@@ -71,7 +71,7 @@ func (r *Runtime) newInstance(s runtime.Start) pod.Container {
 		Name: c.Name, UID: p.UID, SandboxID: s.Sandbox.ID,
 		Attempt: s.Attempt, Backoff: s.Backoff, RestartGeneration: s.RestartGeneration, Boot: r.o.Boot(),
 		State: pod.Created, StartedAt: r.o.now(),
-		Process: pod.Process{Resources: pod.ResourcesOf(p, c)},
+		Process: pod.Process{Resources: pod.ResourcesOf(p, c), VolumeImages: pod.VolumeImagesOf(s.VolumeImages)},
 		Image:   c.Image, ImageID: s.Image.ID, Termination: pod.Termination{StopSignal: s.Image.StopSignal},
 		Sidecar: pod.SidecarOrder(p, c.Name), Notes: pod.NotesAtStart(c),
 	}

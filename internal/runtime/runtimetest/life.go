@@ -16,13 +16,14 @@ func testLife(t *testing.T, s subject) {
 	p := s.newPod("web-node", "uid-life", "main")
 	start := s.ready(t, p)
 	start.Backoff = 3
+	start.VolumeImages = map[string]string{"files": "example.com/files@sha256:1"}
 	before := time.Now()
 	c := s.start(t, start)
 	boot := c.Boot
 	want := pod.Container{
 		ID: c.ID, Name: "main", UID: p.UID, SandboxID: start.Sandbox.ID, Backoff: 3, Boot: boot, State: pod.Running,
 		PID: c.PID, StartedAt: c.StartedAt, Termination: pod.Termination{Grace: 7 * time.Second},
-		Image: s.Image, ImageID: start.Image.ID, Process: pod.Process{User: c.User},
+		Image: s.Image, ImageID: start.Image.ID, Process: pod.Process{User: c.User, VolumeImages: "files=example.com/files@sha256:1"},
 	}
 	if c != want {
 		t.Errorf("running:\n got %+v\nwant %+v", c, want)

@@ -35,7 +35,7 @@ func readFile(path string, now time.Time) ([]byte, print, error) {
 		return nil, print{}, fmt.Errorf("reading %s: %w", path, errors.Unwrap(err))
 	}
 	if !before.Mode().IsRegular() {
-		return nil, print{}, fmt.Errorf("reading %s: is not a regular file", path)
+		return nil, print{}, notRegular(path, before)
 	}
 	if written(f) {
 		return nil, print{}, errBusy
@@ -52,6 +52,14 @@ func readFile(path string, now time.Time) ([]byte, print, error) {
 		return nil, print{}, errBusy
 	}
 	return data, printOf(after, now), nil
+}
+
+// notRegular returns the error that a path is no file with content.
+func notRegular(path string, info fs.FileInfo) error {
+	if info.Mode()&fs.ModeNamedPipe != 0 {
+		return fmt.Errorf("reading %s: is a pipe, not a regular file; once, validate and diff read standard input as -", path)
+	}
+	return fmt.Errorf("reading %s: is not a regular file", path)
 }
 
 // written reports whether a process has f open for writing. The kernel grants a read lease only if

@@ -241,7 +241,7 @@ func (s *scanner) inspect(path string, e *entry, now time.Time) scanResult {
 	case info.IsDir(): // behind a symbolic link
 		return scanResult{gone: true}
 	case !info.Mode().IsRegular():
-		return e.fail(fmt.Errorf("reading %s: is not a regular file", path))
+		return e.fail(notRegular(path, info))
 	}
 	result := scanResult{}
 	before := e.loose

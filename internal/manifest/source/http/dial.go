@@ -9,7 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
+	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/fileerror"
 	"time"
 )
@@ -117,7 +117,7 @@ func (d *dialer) read() (pems, error) {
 		if f.path == "" {
 			continue
 		}
-		data, err := os.ReadFile(f.path)
+		data, err := sys.ReadSettings(f.path)
 		if err == nil {
 			err = fileerror.CheckPEM(f.path, data)
 		}

@@ -17,6 +17,7 @@ import (
 	"net/textproto"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -87,6 +88,8 @@ func New(o Options) (*Source, error) {
 			" user and password need %-escapes for special characters")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return nil, fmt.Errorf("manifest URL %s: must be http://HOST/… or https://HOST/…", MaskURL(o.URL))
+	case u.Port() != "" && !isPort(u.Port()):
+		return nil, fmt.Errorf("manifest URL %s: its port must be a number from 1 to 65535", MaskURL(o.URL))
 	case (o.CertFile == "") != (o.KeyFile == ""):
 		return nil, fmt.Errorf(
 			"manifest URL %s: a client certificate needs both a certificate file and a key file", MaskURL(o.URL))
@@ -227,4 +230,9 @@ func (h *Source) reportStale() {
 		h.stale = stale
 		h.log.Warn("certificates cannot be reloaded; the previous ones are used", "url", h.name, "err", h.stale)
 	}
+}
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
 }

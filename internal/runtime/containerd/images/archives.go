@@ -1,6 +1,7 @@
 package images
 
 import (
+	"archive/tar"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,7 +89,12 @@ func readArchive(ctx context.Context, store content.Store, archive io.Reader) ([
 	archive, stop := bounded(archive)
 	defer stop()
 	list, err := imagearchive.ImportIndex(ctx, store, archive)
-	if err != nil {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, errors.New("it is cut off, or is no tar archive of images, as docker save and podman save make them")
+	case errors.Is(err, tar.ErrHeader):
+		return nil, errors.New("it is no tar archive of images, as docker save and podman save make them")
+	case err != nil:
 		return nil, err
 	}
 	text, err := content.ReadBlob(ctx, store, list)
