@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -96,13 +95,12 @@ func (g *Global) Complete(f *pflag.FlagSet, quiet bool) error {
 	return nil
 }
 
-// directory returns the absolute path of a directory that need not exist yet.
+// directory returns the absolute path of a directory, which need not exist.
 func directory(path string) (string, error) {
 	if path == "" {
 		return "", errors.New(`"": must be the path of a directory`)
 	}
-	info, err := os.Stat(path)
-	if err == nil && !info.IsDir() || errors.Is(err, syscall.ENOTDIR) {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return "", fmt.Errorf("%s: is no directory", path)
 	}
 	return filepath.Abs(path)
