@@ -119,11 +119,14 @@ func (r *Record) load(store *checkpoint.Store) error {
 	return nil
 }
 
-// Forget forgets the runs of Jobs, so that they begin when they are decided next.
+// Forget forgets the runs of Jobs and the pods that were decided for them, so that they begin when they are decided
+// next.
 func (r *Record) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.jobs)
+	clear(r.exists)
+	clear(r.pods)
 }
 
 // Has reports that a pod of a workload exists.

@@ -120,13 +120,13 @@ func (o *Once) Recall(
 		log.Warn("pods that an earlier run has left of Jobs are not known", "err", err)
 	}
 	o.Record.At(boot, wall, log)
+	o.Record.Forget() // what was decided while the manifests were read has not begun
 	for _, revisions := range all {
 		c := revisions[0]
 		if of, _ := workload.Of(c.Pod); c.Owner == owner.Once && o.Desired.Jobs[of] != nil {
 			o.Record.Add(c)
 		}
 	}
-	o.Record.Forget()
 	return func(seen pod.Observed) bool { return o.Desired.Pods[seen.Key] != nil || o.Record.Has(seen.Key) }
 }
 

@@ -2,6 +2,7 @@ package decode
 
 import (
 	"encoding/base64"
+	"errors"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -72,7 +73,7 @@ func complexKey(p piece, n *yamlv3.Node) *Error {
 
 // wrongBase64 says where a text is not base64. It does not quote the text, which may be secret.
 func wrongBase64(err error) string {
-	if at, is := err.(base64.CorruptInputError); is {
+	if at := base64.CorruptInputError(0); errors.As(err, &at) {
 		return fmt.Sprintf(": wrong or missing character at position %d; use stringData or data of a ConfigMap for plain text", int64(at)+1)
 	}
 	return ""
