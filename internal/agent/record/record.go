@@ -223,10 +223,12 @@ func (r *Record) notify() {
 	}
 }
 
-// Publish implements reconcile.Publisher.
+// Publish implements reconcile.Publisher. What is decided from a status comes after it: the result of a Job must not be
+// known before the statuses of its pods are.
 func (r *Record) Publish(p *v1.Pod, settled bool) error {
+	err := r.Publisher.Publish(p, settled)
 	r.observe(p)
-	return r.Publisher.Publish(p, settled)
+	return err
 }
 
 func (r *Record) observe(p *v1.Pod) {
