@@ -157,7 +157,10 @@ func TestImagesWakePods(t *testing.T) {
 	})
 	n.ok("images", "load", archive)
 	n.ready("late-n")
-	if got := n.events("late"); got["Pulled"] != 2 {
-		t.Errorf("events: %v", got)
-	}
+	n.await("an event for each container", func() error {
+		if got := n.events("late"); got["Pulled"] != 2 {
+			return fmt.Errorf("events: %v", got)
+		}
+		return nil
+	})
 }
