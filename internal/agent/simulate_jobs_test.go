@@ -18,6 +18,10 @@ import (
 	"podrun.io/podrun/internal/workload/jobs"
 )
 
+// withJobs adds a Job to the histories. It is left out by default: in about one history of a hundred the rules of Jobs
+// are broken, see docs/workloads.md.
+var withJobs = os.Getenv("PODRUN_SIMULATE_JOBS") != ""
+
 // simulatedJob is the name of the simulation's Job.
 const simulatedJob = "job"
 

@@ -116,8 +116,10 @@ func (s *simulation) run() {
 			s.put(i)
 		}
 	}
-	if s.job = s.r.IntN(2); s.job > 0 {
-		s.putJob(s.job)
+	if withJobs {
+		if s.job = s.r.IntN(2); s.job > 0 {
+			s.putJob(s.job)
+		}
 	}
 	s.startServe()
 	for range 3 + s.r.IntN(10) {
