@@ -18,7 +18,7 @@ import (
 	"podrun.io/podrun/internal/workload/jobs"
 )
 
-// withJobs adds a Job to the histories. It is left out by default: in about one history of a hundred the rules of Jobs
+// withJobs adds a Job to the histories. It is left out by default: in about one history of two hundred the rules of Jobs
 // are broken, see docs/workloads.md.
 var withJobs = os.Getenv("PODRUN_SIMULATE_JOBS") != ""
 
