@@ -123,23 +123,10 @@ func (d osDisk) ReadRuns() (map[string][]byte, error) {
 
 // WriteRun implements Disk.
 func (d osDisk) WriteRun(name string, data []byte) error {
-	path := d.RunPath(name)
 	if err := os.MkdirAll(layout.Runs(d.dirs), 0o700); err != nil {
 		return err
 	}
-	if err := sys.WriteFile(path, data, 0o600); err != nil {
-		return err
-	}
-	return errors.Join(syncFile(path), syncFile(layout.Runs(d.dirs)))
-}
-
-// syncFile returns when the content of a file, or the names in a directory, survive a power failure.
-func syncFile(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return sys.WriteDurable(d.RunPath(name), data, 0o600)
 }
 
 // RemoveRun implements Disk.

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -46,6 +47,24 @@ func Sleep(ctx context.Context, d time.Duration) error {
 // temporary file is locked while it is written, so any number of processes may call WriteFile at
 // the same time; the last one wins.
 func WriteFile(path string, data []byte, mode os.FileMode) error {
+	return write(path, data, mode, func(*os.File) error { return nil })
+}
+
+// WriteDurable is WriteFile for content that must survive a loss of power once it returns; after one before that, the
+// file has the old content or the new.
+func WriteDurable(path string, data []byte, mode os.FileMode) error {
+	if err := write(path, data, mode, (*os.File).Sync); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// write replaces the file at path. It calls written with the temporary file before that takes the old one's place.
+func write(path string, data []byte, mode os.FileMode, written func(*os.File) error) error {
 	tmp, err := lockNew(path+".tmp", mode)
 	if err != nil {
 		return err
@@ -58,6 +77,9 @@ func WriteFile(path string, data []byte, mode os.FileMode) error {
 		return err
 	}
 	if err := tmp.Chmod(mode); err != nil { // the umask removed bits from it
+		return err
+	}
+	if err := written(tmp); err != nil {
 		return err
 	}
 	return os.Rename(path+".tmp", path)
