@@ -13,6 +13,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/sys"
 )
 
 // cache saves the last good text of a source on disk, without its Secrets, which must not be on any
@@ -106,7 +107,7 @@ func (c cache) write(e entry) error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return fmt.Errorf("caching manifests: %w", err)
 	}
-	if err := replace(c.path(), data); err != nil {
+	if err := sys.WriteDurable(c.path(), data, 0o600); err != nil {
 		return fmt.Errorf("caching manifests: %w", err)
 	}
 	return nil
@@ -136,29 +137,4 @@ func PruneCache(dir string, identities ...string) error {
 		return fmt.Errorf("removing cached manifests: %w", err)
 	}
 	return nil
-}
-
-// replace replaces a file atomically and syncs file and directory, so that the new content survives
-// a loss of power, which a rename alone does not ensure.
-func replace(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // without effect after the rename
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
