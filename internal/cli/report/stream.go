@@ -10,7 +10,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/cli"
@@ -58,7 +57,7 @@ func (s *Stream) Follow(p *v1.Pod) {
 		restarts := int(role.Status.RestartCount)
 		state, last := role.Status.State, role.Status.LastTerminationState.Terminated
 		waits := state.Running == nil && state.Terminated == nil
-		if last != nil && !last.FinishedAt.Before(&metav1.Time{Time: s.Began}) {
+		if last != nil && !s.isEarlier(last) {
 			of := i
 			of.ID, of.Attempt = pod.IDOf(last.ContainerID), restarts
 			if !waits {
@@ -71,12 +70,18 @@ func (s *Stream) Follow(p *v1.Pod) {
 		case state.Running != nil:
 			s.follow(i, shortName(p)+"/"+i.Container, state.Running.StartedAt.Time)
 		case state.Terminated != nil:
-			if state.Terminated.FinishedAt.Before(&metav1.Time{Time: s.Began}) {
-				continue // in an earlier run
+			if s.isEarlier(state.Terminated) {
+				continue
 			}
 			s.follow(i, shortName(p)+"/"+i.Container, state.Terminated.StartedAt.Time)
 		}
 	}
+}
+
+// isEarlier reports whether an instance ended before the run began. A status has whole seconds: an instance that
+// ended in the second in which the run began may be of the run.
+func (s *Stream) isEarlier(t *v1.ContainerStateTerminated) bool {
+	return t.FinishedAt.Time.Before(s.Began.Truncate(time.Second))
 }
 
 // follow begins to print the log of an instance that was started at a time.

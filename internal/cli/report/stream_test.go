@@ -68,6 +68,46 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// TestStreamOfTheFirstSecond: what ended in the second in which the run began, of which the status has the whole
+// second only, is printed; what was written before the run is not.
+func TestStreamOfTheFirstSecond(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 1, 2, 3, 4, 5, 900e6, time.UTC)
+	for _, c := range []struct {
+		restarts int32
+		status   func(v1.ContainerStateTerminated) v1.ContainerStatus
+	}{
+		{0, func(s v1.ContainerStateTerminated) v1.ContainerStatus {
+			return v1.ContainerStatus{State: v1.ContainerState{Terminated: &s}}
+		}},
+		{1, func(s v1.ContainerStateTerminated) v1.ContainerStatus {
+			return v1.ContainerStatus{
+				State:                v1.ContainerState{Waiting: &v1.ContainerStateWaiting{}},
+				LastTerminationState: v1.ContainerState{Terminated: &s},
+			}
+		}},
+	} {
+		out, dirs := &test.Buffer{}, layout.Dirs{Root: t.TempDir(), Run: t.TempDir(), Log: t.TempDir()}
+		groups, err := NewGroups("none", os.Getenv)
+		must(t, err)
+		s := &Stream{Out: out, ErrOut: out, Groups: groups, Dirs: dirs, Log: slog.New(slog.DiscardHandler), Began: began}
+		second := metav1.Time{Time: began.Truncate(time.Second)}
+		status := c.status(v1.ContainerStateTerminated{ContainerID: "containerd://id", StartedAt: second, FinishedAt: second})
+		status.ContainerID, status.RestartCount = "containerd://id", c.restarts
+		p := ofManifest(notDonePod("job", status), "a.yaml")
+		log := dirs.ContainerLog(pod.KeyOf(p), p.UID, "c", int(c.restarts))
+		must(t, os.MkdirAll(filepath.Dir(log), 0o755))
+		must(t, os.WriteFile(log, []byte("2026-01-02T03:04:05.800000000Z stdout F before\n"+
+			"2026-01-02T03:04:05.950000000Z stdout F said\n"), 0o640))
+		s.Follow(p)
+		s.Wait(p, nil)
+		s.Close(nil)
+		if got, want := out.String(), "job/c | said\n"; got != want {
+			t.Errorf("%d restarts: got %q, want %q", c.restarts, got, want)
+		}
+	}
+}
+
 // TestStreamSwitchesGroups: there is one group at a time, and each of GitLab's has a name of its own.
 func TestStreamSwitchesGroups(t *testing.T) {
 	t.Parallel()
