@@ -16,18 +16,37 @@ if [ -d /dev/shm ] && [ -w /dev/shm ]; then
 fi
 # A seed repeats exactly only if Go's runtime decides nothing by itself: within a bubble of testing/synctest what it
 # draws for select, maps and timers follows from the bubble's time, and on one processor nobody is interrupted. Go has
-# no switch for that; go build's -overlay puts three changed lines in the place of its own.
+# no switch for that; go build's -overlay puts a few changed lines in the place of its own. A select also counts: two cases
+# that stay ready would be taken in the same order for ever, and net/http's wait for a response that was called off would
+# not end.
 runtime=$(go env GOROOT)/src/runtime
 change() { # change FILE EXPRESSION
 	sed -E "$2" "$dir/$1" >"$dir/changed"
 	! cmp -s "$dir/$1" "$dir/changed" || { echo "simulate.sh: $(go version) has no such line in $1: $2" >&2; exit 1; }
 	mv "$dir/changed" "$dir/$1"
 }
-cp "$runtime/rand.go" "$runtime/proc.go" "$dir"
+cp "$runtime/rand.go" "$runtime/proc.go" "$runtime/select.go" "$dir"
 change rand.go 's/^func cheaprand\(\) uint32 \{$/&\n\tif getg().bubble != nil {\n\t\treturn uint32(ofBubble())\n\t}/'
 change rand.go 's/^func rand\(\) uint64 \{$/&\n\tif getg().bubble != nil {\n\t\treturn ofBubble()\n\t}/'
 change rand.go 's/globalRand.state.Init\(\*seed\)/globalRand.state.Init([32]byte{1})/' # hashes are the same in each process
 change proc.go 's/^func retake\(now int64\) uint32 \{$/&\n\tif len(allp) == 1 {\n\t\treturn 0\n\t}/'
+change select.go 's/^\t\tj := (cheaprandn\(uint32\(norder \+ 1\)\))$/\t\tj := selectOrder(\1, norder+1)/'
+cat >>"$dir/select.go" <<'END'
+
+var selectBubble, selects uint64
+
+func selectOrder(j uint32, n int) uint32 {
+	b := getg().bubble
+	if b == nil {
+		return j
+	}
+	if selectBubble != b.id {
+		selectBubble, selects = b.id, 0
+	}
+	selects++
+	return uint32((uint64(j) + selects) % uint64(n))
+}
+END
 cat >>"$dir/rand.go" <<'END'
 
 //go:nosplit
@@ -37,7 +56,8 @@ func ofBubble() uint64 {
 	return high ^ low
 }
 END
-printf '{"Replace":{"%s":"%s","%s":"%s"}}' "$runtime/rand.go" "$dir/rand.go" "$runtime/proc.go" "$dir/proc.go" >"$dir/overlay"
+printf '{"Replace":{"%s":"%s","%s":"%s","%s":"%s"}}' "$runtime/rand.go" "$dir/rand.go" "$runtime/proc.go" "$dir/proc.go" \
+	"$runtime/select.go" "$dir/select.go" >"$dir/overlay"
 go test -c -overlay "$dir/overlay" -o "$dir/simulate" ./internal/agent
 cd internal/agent
 export GOMAXPROCS=1 GOGC=off

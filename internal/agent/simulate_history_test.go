@@ -144,10 +144,6 @@ func (s *simulation) stop() {
 
 // event is one thing that happens.
 func (s *simulation) event() {
-	ofJobs := 0
-	if withJobs {
-		ofJobs = 3
-	}
 	events := []struct {
 		weight int
 		name   string
@@ -168,7 +164,7 @@ func (s *simulation) event() {
 		{1, "a sandbox breaks", s.loseSandbox},
 		{3, "once", s.once},
 		{2, "serve is given what a once left", s.takeOver},
-		{ofJobs, "the Job comes, changes or goes", s.changeJob},
+		{3, "the Job comes, changes or goes", s.changeJob},
 	}
 	sum := 0
 	for _, e := range events {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -17,10 +18,6 @@ import (
 	"podrun.io/podrun/internal/workload"
 	"podrun.io/podrun/internal/workload/jobs"
 )
-
-// withJobs adds a Job to the histories. It is left out by default: in about one history of two hundred the rules of Jobs
-// are broken, see docs/workloads.md.
-var withJobs = os.Getenv("PODRUN_SIMULATE_JOBS") != ""
 
 // simulatedJob is the name of the simulation's Job.
 const simulatedJob = "job"
@@ -93,6 +90,21 @@ func (w *world) recordedJob() *jobs.History {
 	return history
 }
 
+// learnRun takes note of a run that was recorded, and that those before it are over.
+func (w *world) learnRun() {
+	history := w.recordedJob()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for run, at := range w.runs {
+		if at.IsZero() && (history == nil || history.Run != run) {
+			w.runs[run] = time.Now()
+		}
+	}
+	if history != nil {
+		w.runs[history.Run] = time.Time{}
+	}
+}
+
 // indexOf returns the run and the index of a pod of a Job, as one text; "" if it is none.
 func indexOf(p *v1.Pod) string {
 	if workload.RunOf(p) == "" {
@@ -112,10 +124,16 @@ func indexOnce(w *world, i *instance) string {
 			return fmt.Sprintf("%s (%.8s) lives", other.key, other.id)
 		}
 	}
-	history := w.recordedJob()
-	if history == nil || history.Run != workload.RunOf(i.pod) {
-		return "its run is not recorded"
+	switch at, ever := w.runs[workload.RunOf(i.pod)]; {
+	case !ever:
+		return "its run was never recorded"
+	case !at.IsZero() && time.Since(at) > longestHang:
+		// A start that is under way when the Job's manifest changes is not called off.
+		return fmt.Sprintf("another run was recorded %s ago", time.Since(at))
+	case !at.IsZero():
+		return ""
 	}
+	history := w.recordedJob()
 	run, at, _ := strings.Cut(index, " ")
 	var number int
 	if _, err := fmt.Sscan(at, &number); err != nil || jobs.Indexes(history.Status.CompletedIndexes)[number] {

@@ -462,6 +462,7 @@ func (d processDisk) WriteRun(name string, data []byte) error {
 	late, err := d.enterRun("write run " + name)
 	if err == nil {
 		err = d.Memory.WriteRun(name, data)
+		d.p.w.learnRun()
 	}
 	if err == nil {
 		err = late
@@ -473,6 +474,7 @@ func (d processDisk) RemoveRun(name string) error {
 	late, err := d.enterRun("remove run " + name)
 	if err == nil {
 		err = d.Memory.RemoveRun(name)
+		d.p.w.learnRun()
 	}
 	if err == nil {
 		err = late

@@ -74,6 +74,9 @@ func TestSimulateRepeats(t *testing.T) {
 func simulate(t *testing.T, seed uint64) *world {
 	o := simulated(t, nil)
 	o.backend = nil
+	// The UIDs of a Job's pods follow from the path of its manifest, which must be the same each time.
+	t.Chdir(o.Sources.Manifests[0])
+	o.Sources.Manifests[0] = "/proc/self/cwd"
 	o.MaxBackoff = simulatedBackoff
 	o.Sources.URL, o.Sources.HTTPCheckFrequency, o.Sources.NoSuffix = "http://manifests/x", 15*time.Second, true
 	o.Sources.FileCheckFrequency = 10 * time.Second
@@ -116,10 +119,8 @@ func (s *simulation) run() {
 			s.put(i)
 		}
 	}
-	if withJobs {
-		if s.job = s.r.IntN(2); s.job > 0 {
-			s.putJob(s.job)
-		}
+	if s.job = s.r.IntN(2); s.job > 0 {
+		s.putJob(s.job)
 	}
 	s.startServe()
 	for range 3 + s.r.IntN(10) {

@@ -41,6 +41,7 @@ func Final(in Input) bool {
 // runs; their remains are removed last, because nothing waits for that.
 func sync(plan *Plan, r revision) {
 	if reapLost(plan, r.Input) {
+		plan.Unsure = true
 		return
 	}
 	_, old := r.Observed.Split(r.Pod.UID)

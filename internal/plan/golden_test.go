@@ -304,7 +304,7 @@ func planText(p Plan, want *v1.Pod) string {
 	for _, state := range []struct {
 		name string
 		is   bool
-	}{{"again", p.Again}, {"completed", p.Completed}, {"gone", p.Gone}} {
+	}{{"again", p.Again}, {"completed", p.Completed}, {"unsure", p.Unsure}, {"gone", p.Gone}} {
 		if state.is {
 			lines = append(lines, state.name)
 		}

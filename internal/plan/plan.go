@@ -113,6 +113,9 @@ type Plan struct {
 	Next time.Time
 	// Completed reports that no container runs or will run again.
 	Completed bool
+	// Unsure reports that a container may still run although it is seen as exited: nobody observed its
+	// exit, and it has not been reaped.
+	Unsure bool
 	// Failure is why the pod as a whole has failed or cannot start now; nil if the state of the
 	// containers says enough.
 	Failure *Waiting

@@ -7,10 +7,10 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// phase derives the phase from the containers' states as the kubelet's getPhase does. completed is
-// Plan.Completed: nothing of the pod runs or will run again.
-func phase(p *v1.Pod, s v1.PodStatus, completed bool) v1.PodPhase {
-	if completed {
+// phase derives the phase from the containers' states as the kubelet's getPhase does. A pod of which something may run
+// has no result yet, as with the kubelet: what waits for the result may take its place.
+func phase(p *v1.Pod, s v1.PodStatus, of plan.Plan) v1.PodPhase {
+	if of.Completed {
 		return result(p, s)
 	}
 	waiting, running := false, false
@@ -36,7 +36,7 @@ func phase(p *v1.Pod, s v1.PodStatus, completed bool) v1.PodPhase {
 	switch {
 	case initializing || waiting || !initialized(p, s):
 		return v1.PodPending
-	case running:
+	case running, of.Unsure:
 		return v1.PodRunning
 	}
 	return result(p, s)

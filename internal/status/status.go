@@ -64,7 +64,7 @@ func Of(in Input) v1.PodStatus {
 		s.ContainerStatuses = append(s.ContainerStatuses, containerStatus(&in.Pod.Spec.Containers[i], mine, in))
 	}
 	limitMessages(&s)
-	s.Phase = phase(in.Pod, s, in.Plan.Completed)
+	s.Phase = phase(in.Pod, s, in.Plan)
 	if f := in.Plan.Failure; f != nil {
 		s.Reason, s.Message = f.Reason, f.Message
 		if in.Plan.Completed {

@@ -93,6 +93,8 @@ func TestRestartsAndPhases(t *testing.T) {
 			pod.Observed{Remembered: []pod.Container{c(1, pod.Exited, 0)}}, plan.Plan{Completed: true}, v1.PodSucceeded, 1, "Completed", ""},
 		{"failed, and then removed", v1.RestartPolicyNever,
 			pod.Observed{Remembered: []pod.Container{c(0, pod.Exited, 3)}}, plan.Plan{Completed: true}, v1.PodFailed, 0, "Error", ""},
+		{"failed, unless it runs on", v1.RestartPolicyNever,
+			pod.Observed{Containers: []pod.Container{c(0, pod.Exited, 255)}}, plan.Plan{Unsure: true}, v1.PodRunning, 0, "Error", ""},
 		{"what is there counts", v1.RestartPolicyAlways,
 			pod.Observed{Containers: []pod.Container{c(3, pod.Running, 0)}, Remembered: []pod.Container{c(3, pod.Exited, 1)}}, plan.Plan{}, v1.PodRunning, 3, "running", ""},
 	}

@@ -143,6 +143,7 @@ func Decide(in Input) Plan {
 		d.failed = parse(*d.h.Status.FailedIndexes)
 	}
 	if Finished(&d.h.Status) == nil {
+		d.setBack()
 		d.observe()
 		d.judge()
 		d.manage()
@@ -280,11 +281,20 @@ func (d *decision) until(f Failures) time.Time {
 	for n := 1; n < f.Failed && delay < maxBackoff; n++ {
 		delay *= 2
 	}
-	last := f.Last
-	if last.After(d.Now) { // the clock was set back
-		last = d.Now
+	return f.Last.Add(min(delay, maxBackoff))
+}
+
+// setBack begins a back-off anew of which the clock was set back meanwhile.
+func (d *decision) setBack() {
+	if d.h.Failures.Last.After(d.Now) {
+		d.h.Failures.Last = d.Now
 	}
-	return last.Add(min(delay, maxBackoff))
+	for i, f := range d.h.Indexes {
+		if f.Last.After(d.Now) {
+			f.Last = d.Now
+			d.h.Indexes[i] = f
+		}
+	}
 }
 
 // actives returns the number of tries that may go on.
