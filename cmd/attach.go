@@ -16,16 +16,9 @@ func attachCommand(a *app) *cobra.Command {
 	var f flags.Container
 	var detachKeys string
 	c := &cobra.Command{
-		Use:   "attach POD [-c CONTAINER] [-it]",
-		Short: "Attach to a running container",
-		Long: "attach prints what a running container writes from now on, its standard error to standard error.\n" +
-			"It exits when the container exits. Interrupting attach does not affect the container.\n\n" +
-			"With -i, attach passes standard input to a container whose manifest says stdin: true. It exits at\n" +
-			"the end of standard input, and the container's input stays open for the next attach. With\n" +
-			"stdinOnce: true the container's input is closed too, however attach ends, and attach prints the\n" +
-			"rest of the output. With -it and a container with tty: true, keys and the size of the terminal are\n" +
-			"passed to the container; the detach keys detach from it.\n\n" +
-			"To run a shell in a running container, use podrun exec -it.",
+		Use:     "attach POD [-c CONTAINER] [-it]",
+		Short:   "Attach to a running container",
+		Long:    stream.AttachHelp,
 		Example: "  podrun attach web\n  podrun attach -it console -c app\n  podrun attach -i load < data.sql",
 		Args:    argCount(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {

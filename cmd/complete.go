@@ -3,12 +3,14 @@ package cmd
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent/connection"
+	"podrun.io/podrun/internal/cli/cp"
 	"podrun.io/podrun/internal/cli/images"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/volume"
@@ -65,6 +67,15 @@ func (a *app) completePodAndContainer() cobra.CompletionFunc {
 		}
 		return a.completePods(c, args, text)
 	}
+}
+
+// completeFileSpecs completes the arguments of a command that takes files, as PATH or POD:PATH.
+func (a *app) completeFileSpecs(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 1 || strings.ContainsAny(text, ":/.") {
+		return nil, cobra.ShellCompDirectiveDefault // the shell's own completion of files
+	}
+	pods, _ := a.completePods(c, nil, text)
+	return cp.Completions(pods), cobra.ShellCompDirectiveNoSpace
 }
 
 // completePodAndPorts completes the arguments of a command that takes a pod and ports of it.

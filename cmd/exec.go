@@ -10,6 +10,7 @@ import (
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/stream"
+	"podrun.io/podrun/internal/pod"
 )
 
 func execCommand(a *app) *cobra.Command {
@@ -43,26 +44,33 @@ func execCommand(a *app) *cobra.Command {
 }
 
 func runExec(a *app, c *cobra.Command, f flags.Container, name string, command []string) error {
-	if err := cli.NeedRoot(c.CommandPath()); err != nil {
-		return err
-	}
-	p, err := a.pods().Named(f.Namespace, name)
+	in, err := openContainer(a, c, pod.Key{Namespace: f.Namespace, Name: name}, f.Container)
 	if err != nil {
 		return err
 	}
-	r, err := query.Container(a.ErrOut, p, f.Container)
-	if err != nil {
-		return err
+	defer in.Close()
+	return stream.Exec(c.Context(), in, stream.Command{
+		Streams: a.Streams, ID: in.Role.InstanceID(), Args: command, Stdin: f.Stdin, TTY: f.TTY,
+	})
+}
+
+// openContainer finds a running container of the pod with a name, and connects to what runs it.
+func openContainer(a *app, c *cobra.Command, named pod.Key, container string) (in stream.Container, err error) {
+	if err = cli.NeedRoot(c.CommandPath()); err != nil {
+		return in, err
 	}
-	if r.Status == nil || r.Status.State.Running == nil || r.Status.ContainerID == "" {
-		return fmt.Errorf("container %q in pod %q is not running", r.Container.Name, p.Name)
+	if in.Pod, err = a.pods().Named(named.Namespace, named.Name); err != nil {
+		return in, err
+	}
+	if in.Role, err = query.Container(a.ErrOut, in.Pod, container); err != nil {
+		return in, err
+	}
+	if !in.Runs() {
+		return in, fmt.Errorf("container %q in pod %q is not running", in.Role.Container.Name, in.Pod.Name)
 	}
 	conn, err := a.connect(c.Context())
-	if err != nil {
-		return err
+	if err == nil {
+		in.Driver, in.Closer = conn.Driver, conn
 	}
-	defer conn.Close()
-	return stream.Exec(c.Context(), conn.Driver, p, r, stream.Command{
-		Streams: a.Streams, ID: r.InstanceID(), Args: command, Stdin: f.Stdin, TTY: f.TTY,
-	})
+	return in, err
 }

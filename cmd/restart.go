@@ -16,14 +16,9 @@ func restartCommand(a *app) *cobra.Command {
 	var o restart.Options
 	var container string
 	c := &cobra.Command{
-		Use:   "restart POD [CONTAINER]",
-		Short: "Restart the containers of a pod gracefully",
-		Long: "restart terminates a container, or all containers of a pod that run, within the grace period, and\n" +
-			"starts them again at once, whatever the restartPolicy. It counts as a restart. A wait for a back-off\n" +
-			"ends at once, and the back-off begins anew. The pod keeps its address and its volumes; init\n" +
-			"containers that have succeeded do not run again, and sidecars are terminated last.\n\n" +
-			"The process that runs the pod, serve or once, restarts the containers; it continues if restart is\n" +
-			"interrupted. restart exits when the containers run again.",
+		Use:     "restart POD [CONTAINER]",
+		Short:   "Restart the containers of a pod gracefully",
+		Long:    restart.Help,
 		Example: "  podrun restart web\n  podrun restart web proxy",
 		Args:    argCount(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -119,7 +119,7 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.ErrOut)
-	root.SetUsageTemplate(usageTemplate)
+	root.SetUsageTemplate(cli.UsageTemplate)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("podrun {{.Version}}\n")
 	a.Global.Add(root.PersistentFlags())
@@ -149,6 +149,7 @@ func (a *app) commands(root *cobra.Command) {
 		execCommand(a),
 		attachCommand(a),
 		portForwardCommand(a),
+		cpCommand(a),
 		topCommand(a),
 		waitCommand(a))
 	add(groupOther,
@@ -188,26 +189,3 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 	}
 	return nil
 }
-
-// usageTemplate is cobra's template with the examples at the end, where the reader sees them first.
-const usageTemplate = `Usage:
-  {{if .Runnable}}{{.UseLine}}{{else}}{{.CommandPath}} COMMAND{{end}}{{if .HasAvailableSubCommands}}{{range $g := .Groups}}
-
-{{$g.Title}}{{range $.Commands}}{{if and (eq .GroupID $g.ID) .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if not .Groups}}
-
-Commands:{{range .Commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{if gt (len .Aliases) 0}}
-
-Aliases:
-  {{.NameAndAliases}}{{end}}{{if .HasAvailableLocalFlags}}
-
-Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
-
-Global flags, which environment variables can set too (PODRUN_ROOT_DIR for --root-dir):
-{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasExample}}
-
-Examples:
-{{.Example}}{{end}}
-`

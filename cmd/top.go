@@ -61,14 +61,7 @@ func runTop(a *app, c *cobra.Command, f topFlags, names []string) error {
 	if err != nil {
 		return err
 	}
-	all := top.Running(pods)
-	if len(all) == 0 {
-		fmt.Fprintln(a.ErrOut, "No running containers found")
-		return nil
-	}
-	if all, err = top.Measure(c.Context(), all, f.interval); err != nil {
-		return err
-	}
-	top.Sort(all, f.sortBy)
-	return top.Print(a.Out, all, top.PrintOptions{AllNamespaces: f.AllNamespaces, NoHeaders: f.noHeaders})
+	return top.Show(c.Context(), a.Streams, pods, top.Options{
+		SortBy: f.sortBy, Interval: f.interval, AllNamespaces: f.AllNamespaces, NoHeaders: f.noHeaders,
+	})
 }

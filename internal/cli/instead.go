@@ -20,8 +20,6 @@ var instead = []struct{ commands, text string }{
 	{"pull", "podrun images pull IMAGE pulls an image"},
 	{"load", "podrun images load FILE loads images"},
 	{"save", "podrun images save IMAGE saves images"},
-	{"cp", "podrun exec POD -- tar -cf - PATH | tar -xf - copies out of a container that has tar, " +
-		"tar -cf - PATH | podrun exec -i POD -- tar -xf - -C DIR copies into it"},
 	{"debug", "podrun exec POD -- COMMAND runs a command in a container"},
 	{"status", "podrun get pods lists the pods, podrun describe pod NAME shows one"},
 	{"cluster-info api-resources api-versions auth config proxy",
@@ -40,6 +38,7 @@ var insteadOfFlags = []struct{ flags, text string }{
 	{"client", "podrun --version prints podrun's version alone"},
 	{"watch-only output-watch-events", "-w lists the pods, and then each change"},
 	{"limit-bytes", "--tail limits the lines, --since the time"},
+	{"retries", "podrun cp reads and writes the container's files itself: there is no connection to retry"},
 	{"force now cascade", "--grace-period 0 kills at once"},
 }
 

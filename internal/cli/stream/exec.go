@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -23,12 +24,26 @@ type Command struct {
 	Stdin, TTY bool
 }
 
-// Exec runs a command in container r of pod p. If the command fails, the error has its exit code.
-func Exec(ctx context.Context, e runtime.Execer, p *v1.Pod, r summary.Role, c Command) error {
-	code, err := c.Run(ctx, e)
+// Container is a container of a pod, and the connection to what runs it.
+type Container struct {
+	io.Closer
+	Pod    *v1.Pod
+	Role   summary.Role
+	Driver runtime.Driver
+}
+
+// Runs reports that the container runs, by the pod's status.
+func (in Container) Runs() bool {
+	s := in.Role.Status
+	return s != nil && s.State.Running != nil && s.ContainerID != ""
+}
+
+// Exec runs a command in a container. If the command fails, the error has its exit code.
+func Exec(ctx context.Context, in Container, c Command) error {
+	code, err := c.Run(ctx, in.Driver)
 	switch {
 	case errors.Is(err, runtime.ErrNotFound):
-		return fmt.Errorf("container %q in pod %q is not running any more", r.Container.Name, p.Name)
+		return fmt.Errorf("container %q in pod %q is not running any more", in.Role.Container.Name, in.Pod.Name)
 	case errors.Is(err, syscall.EPIPE):
 		return &cli.Error{Code: cli.ExitBrokenPipe}
 	case err != nil:

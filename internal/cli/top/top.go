@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math"
@@ -19,6 +20,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/status/summary"
@@ -103,11 +105,32 @@ func Sort(all []Usage, by string) {
 	})
 }
 
-// PrintOptions select the columns of Print.
-type PrintOptions struct{ AllNamespaces, NoHeaders bool }
+// Options say what is measured and shown.
+type Options struct {
+	// SortBy is cpu, memory or "", which keeps the order of the pods.
+	SortBy   string
+	Interval time.Duration
+	// AllNamespaces and NoHeaders select the columns and the first line of the table.
+	AllNamespaces, NoHeaders bool
+}
+
+// Show measures the running containers of pods and prints a table of them.
+func Show(ctx context.Context, to cli.Streams, pods []*v1.Pod, o Options) error {
+	all := Running(pods)
+	if len(all) == 0 {
+		fmt.Fprintln(to.ErrOut, "No running containers found")
+		return nil
+	}
+	all, err := Measure(ctx, all, o.Interval)
+	if err != nil {
+		return err
+	}
+	Sort(all, o.SortBy)
+	return Print(to.Out, all, o)
+}
 
 // Print prints a table of containers.
-func Print(out io.Writer, all []Usage, f PrintOptions) error {
+func Print(out io.Writer, all []Usage, f Options) error {
 	var rows [][]string
 	if !f.NoHeaders {
 		rows = append(rows, []string{"POD", "NAME", "CPU(cores)", "MEMORY(bytes)"})

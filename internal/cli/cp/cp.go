@@ -1,0 +1,103 @@
+// Package cp copies files into containers and out of them, for podrun cp. It needs nothing in the container, no tar
+// either: it reads and writes what the container's first process sees beneath /proc/PID/root.
+//
+// What is in a container is a stranger's. Nothing is written on this machine outside the directory that the user names,
+// no link or device is made here, and no file of the container is opened that is not a regular file.
+//
+// Begin reading at Copier.Copy.
+package cp
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/cli"
+)
+
+// Copier copies files.
+type Copier struct {
+	Runtime Runtime
+	ErrOut  io.Writer
+	// Preserve gives files in the container the owner and mode that they have on this machine, as far as the user of
+	// the container may.
+	Preserve bool
+}
+
+// Copy copies a file, or a directory with what is in it, into a running container or out of it. What cannot be copied
+// is a warning, and in the end one error.
+func (c *Copier) Copy(ctx context.Context, of Instance, from, to FileSpec) error {
+	files, err := open(ctx, c.Runtime, of)
+	if err != nil {
+		return err
+	}
+	defer files.root.Close()
+	t := &transfer{ctx: ctx, container: files, errOut: c.ErrOut, preserve: c.Preserve}
+	if from.Local() {
+		err = files.owner.as(func() error { return t.into(from.Path, to.Path) })
+	} else {
+		err = t.out(from.Path, to.Path)
+	}
+	if err == nil && t.failed > 0 {
+		err = fmt.Errorf("%d of the files could not be copied", t.failed)
+	}
+	return err
+}
+
+// transfer is one copy of a tree.
+type transfer struct {
+	*container
+	ctx      context.Context
+	errOut   io.Writer
+	preserve bool
+	failed   int
+}
+
+// deepest bounds the directories within each other that are copied.
+const deepest = 500
+
+// smallest is up to how many bytes are read of a file whose size says less, such as those of /proc.
+const smallest = 16 << 20
+
+// skip says that a file is left out; it is not a failure.
+func (t *transfer) skip(name string, why any) { cli.Warnf(t.errOut, "skipping %s: %v", name, why) }
+
+// miss says that a file could not be copied.
+func (t *transfer) miss(err error) {
+	t.failed++
+	cli.Warnf(t.errOut, "%v", err)
+}
+
+// content copies a file that may grow meanwhile.
+func (t *transfer) content(to io.Writer, from io.Reader, size int64) error {
+	_, err := io.Copy(to, &interruptible{t.ctx, io.LimitReader(from, max(size, smallest))})
+	return err
+}
+
+// interruptible is a reader that fails when a context has ended.
+type interruptible struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r *interruptible) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
+
+// kernels reports that a file is one of proc, sysfs or cgroups. Nobody wants a copy of all of that.
+func kernels(fd int) bool {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil {
+		return false
+	}
+	switch st.Type {
+	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC:
+		return true
+	}
+	return false
+}

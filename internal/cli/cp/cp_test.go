@@ -1,0 +1,433 @@
+package cp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
+)
+
+// process is a Runtime with one container, whose root directory is a directory of the test.
+type process struct {
+	root    string
+	pid     int
+	restart bool // the process is another one each time
+}
+
+func (p *process) InspectContainers(context.Context, pod.Key, []string) ([]pod.Container, error) {
+	one := pod.Container{ID: "id", State: pod.Running, PID: p.pid}
+	if p.pid == 0 {
+		one.State = pod.Exited
+	}
+	if p.restart {
+		p.pid = os.Getpid()
+	}
+	return []pod.Container{one}, nil
+}
+
+// start starts a process that sleeps in a root directory with what is needed for that alone.
+func start(t *testing.T, change func(a *syscall.SysProcAttr)) *process {
+	t.Helper()
+	busybox, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		t.Fatalf("busybox-static is needed: %v", err)
+	}
+	p := &process{root: t.TempDir()}
+	must(t, os.Chmod(p.root, 0o755))
+	must(t, os.MkdirAll(filepath.Join(p.root, "work/sub"), 0o755))
+	must(t, os.WriteFile(filepath.Join(p.root, "sleep"), busybox, 0o755))
+	c := exec.Command("/sleep", "1000")
+	c.SysProcAttr = &syscall.SysProcAttr{Chroot: p.root}
+	c.Dir = "/work"
+	if change != nil {
+		change(c.SysProcAttr)
+	}
+	must(t, c.Start())
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	p.pid = c.Process.Pid
+	return p
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copy runs the command and returns its warnings.
+func (p *process) copy(t *testing.T, from, to string) (string, error) {
+	t.Helper()
+	return p.copyAs(t.Context(), from, to, true)
+}
+
+func (p *process) copyAs(ctx context.Context, from, to string, preserve bool) (string, error) {
+	source, target, err := Pair(from, to)
+	if err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	c := Copier{Runtime: p, ErrOut: &out, Preserve: preserve}
+	err = c.Copy(ctx, Instance{Key: pod.Key{Namespace: "default", Name: "web"}, Container: "c", ID: "id"}, source, target)
+	return out.String(), err
+}
+
+// tree lists what is in a directory, with modes, owners and content.
+func tree(t *testing.T, dir string) string {
+	t.Helper()
+	var lines []string
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(dir, path)
+		st := info.Sys().(*syscall.Stat_t)
+		line := fmt.Sprintf("%q %s %d:%d", name, info.Mode(), st.Uid, st.Gid)
+		switch {
+		case info.Mode().IsRegular():
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			line += " " + string(text)
+		case info.Mode()&os.ModeSymlink != 0:
+			leads, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			line += " -> " + leads
+		}
+		lines = append(lines, line)
+		return nil
+	}))
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// source makes a directory to copy.
+func source(t *testing.T) string {
+	dir := filepath.Join(t.TempDir(), "src")
+	must(t, os.MkdirAll(filepath.Join(dir, "d/empty"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("A"), 0o640))
+	must(t, os.WriteFile(filepath.Join(dir, "d/\n\x1b[31m"), []byte("B"), 0o755))
+	must(t, os.Chmod(filepath.Join(dir, "a"), 0o640))
+	must(t, os.Chmod(filepath.Join(dir, "d"), 0o711))
+	must(t, os.Chown(filepath.Join(dir, "a"), 33, 34))
+	return dir
+}
+
+func TestThereAndBack(t *testing.T) {
+	t.Parallel()
+	p, from := start(t, nil), source(t)
+	want := tree(t, from)
+	for _, to := range []string{"/work/new", "/work", "sub/", "/work/sub/../twice"} {
+		if warned, err := p.copy(t, from, "web:"+to); err != nil || warned != "" {
+			t.Fatalf("%s: %q, %v", to, warned, err)
+		}
+	}
+	for _, at := range []string{"new", "src", "sub/src", "twice"} {
+		if got := tree(t, filepath.Join(p.root, "work", at)); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", at, got, want)
+		}
+	}
+	back := filepath.Join(t.TempDir(), "x/y")
+	for range 2 { // the second time all of it is there
+		if warned, err := p.copy(t, "web:/work/new", back); err != nil || warned != "" {
+			t.Fatalf("%q, %v", warned, err)
+		}
+		if got := tree(t, back); got != strings.ReplaceAll(want, "33:34", "0:0") {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+func TestFileNames(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil)
+	here := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(here, "f"), []byte("new"), 0o600))
+	must(t, os.WriteFile(filepath.Join(p.root, "work/old"), []byte("old"), 0o600))
+	must(t, os.Symlink("/work", filepath.Join(p.root, "link")))
+	for _, tt := range []struct{ from, to, made, failure string }{
+		{here + "/f", "web:/work", "work/f", ""},
+		{here + "/f", "web:/work/g", "work/g", ""},
+		{here + "/f", "web:/work/old", "work/old", ""},
+		{here + "/f", "web:/link/h", "work/h", ""},
+		{here + "/f", "default/web:/../../../i", "i", ""},
+		{here + "/f", "web:/none/g", "", "web:/none: no such file or directory"},
+		{here + "/f", "web:/none/", "", "web:/none/: no such file or directory"},
+		{here + "/f", "web:/work/old/", "", "web:/work/old/: not a directory"},
+		{here + "/none", "web:/work", "", here + "/none: no such file or directory"},
+		{"web:/none", here, "", "web:/none: no such file or directory"},
+		{"web:/work/old", here + "/none/", "", "is not a directory"},
+		{here, "web:/work/old", "", "web:/work/old: not a directory"},
+	} {
+		warned, err := p.copy(t, tt.from, tt.to)
+		if tt.failure != "" {
+			if err == nil || !strings.Contains(err.Error()+warned, tt.failure) {
+				t.Errorf("%s %s: %q, %v", tt.from, tt.to, warned, err)
+			}
+			continue
+		}
+		text, read := os.ReadFile(filepath.Join(p.root, tt.made))
+		if err != nil || read != nil || string(text) != "new" {
+			t.Errorf("%s %s: %q, %v, %v", tt.from, tt.to, text, err, read)
+		}
+	}
+}
+
+// TestHostileFiles: what is in a container leads nowhere else on this machine.
+func TestHostileFiles(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil)
+	outside, here := t.TempDir(), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(outside, "f"), []byte("untouched"), 0o600))
+	before := tree(t, outside)
+	bad := filepath.Join(p.root, "work/bad")
+	must(t, os.Mkdir(bad, 0o755))
+	must(t, os.Symlink(outside, filepath.Join(bad, "dir")))
+	must(t, os.Symlink(filepath.Join(outside, "f"), filepath.Join(bad, "file")))
+	must(t, os.Symlink("/proc/self/root/etc", filepath.Join(bad, "magic")))
+	must(t, unix.Mkfifo(filepath.Join(bad, "fifo"), 0o666))
+	must(t, unix.Mknod(filepath.Join(bad, "full"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 7))))
+	must(t, os.WriteFile(filepath.Join(bad, "good"), []byte("good"), 0o4755))
+
+	// Out: links and devices are left out, and lead nowhere when they are named.
+	warned, err := p.copy(t, "web:/work/bad", here)
+	if got := tree(t, here); err != nil || got != `"good" -rwxr-xr-x 0:0 good` || strings.Count(warned, "skipping") != 5 {
+		t.Errorf("%.300q\n%s%v", got, warned, err)
+	}
+	for _, path := range []string{"dir", "dir/f", "file", "magic", "fifo", "full"} {
+		if _, err := p.copy(t, "web:/work/bad/"+path, here); err == nil {
+			t.Errorf("%s is copied", path)
+		}
+	}
+	// Into: a link is replaced, not followed; a device or a FIFO is not written to.
+	from := filepath.Join(here, "good")
+	for _, path := range []string{"dir/f", "fifo", "full"} {
+		if _, err := p.copy(t, from, "web:/work/bad/"+path); err == nil {
+			t.Errorf("%s is written", path)
+		}
+	}
+	if _, err := p.copy(t, from, "web:/work/bad/file"); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Lstat(filepath.Join(bad, "file")); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("%v, %v", info, err)
+	}
+	if got := tree(t, outside); got != before {
+		t.Errorf("outside: %s", got)
+	}
+	// A link that is here already is not followed either.
+	must(t, os.Symlink(outside, filepath.Join(here, "sub")))
+	must(t, os.MkdirAll(filepath.Join(p.root, "work/more/sub"), 0o755))
+	must(t, os.WriteFile(filepath.Join(p.root, "work/more/sub/f"), []byte("bad"), 0o644))
+	if warned, err := p.copy(t, "web:/work/more", here); err == nil || !strings.Contains(warned, "sub is not a directory") {
+		t.Errorf("%q, %v", warned, err)
+	}
+	if got := tree(t, outside); got != before {
+		t.Errorf("outside: %s", got)
+	}
+}
+
+// TestSwapped: a directory becomes a link to another one again and again while it is copied.
+func TestSwapped(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil)
+	outside, here := t.TempDir(), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600))
+	work := filepath.Join(p.root, "work")
+	must(t, os.Mkdir(filepath.Join(work, "sub/d"), 0o755))
+	must(t, os.Symlink(outside, filepath.Join(work, "link")))
+	must(t, os.MkdirAll(filepath.Join(here, "sub/d"), 0o755))
+	must(t, os.WriteFile(filepath.Join(here, "sub/d/mine"), nil, 0o600))
+	done := make(chan struct{})
+	stop := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(work, "sub/d"), unix.AT_FDCWD, filepath.Join(work, "link"), unix.RENAME_EXCHANGE)
+			}
+		}
+	}()
+	for range 300 {
+		_, _ = p.copy(t, "web:/work/sub", filepath.Join(here, "out"))
+		_, _ = p.copy(t, filepath.Join(here, "sub"), "web:/work")
+	}
+	close(stop)
+	<-done
+	if _, err := os.Lstat(filepath.Join(here, "out/d/secret")); err == nil {
+		t.Error("a file from outside the container was copied")
+	}
+	if got := tree(t, outside); got != `"secret" -rw------- 0:0 secret` {
+		t.Errorf("outside: %s", got)
+	}
+}
+
+// TestOwners: files in a container belong to those whom tar in the container would give them.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	mapped := func(a *syscall.SysProcAttr) {
+		a.Cloneflags = syscall.CLONE_NEWUSER
+		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 70000, Size: 100}}
+		a.UidMappings, a.GidMappings, a.GidMappingsEnableSetgroups = ids, ids, true
+		a.Credential = &syscall.Credential{}
+	}
+	for name, tt := range map[string]struct {
+		change   func(a *syscall.SysProcAttr)
+		preserve bool
+		a, d     string
+	}{
+		"root":                {nil, true, "-rw-r----- 33:34", "drwx--x--x 0:0"},
+		"root, not preserved": {nil, false, "-rw-r----- 0:0", "drwx--x--x 0:0"},
+		"another user":        {func(a *syscall.SysProcAttr) { a.Credential = &syscall.Credential{Uid: 5, Gid: 6} }, true, "-rw-r----- 5:6", "drwx--x--x 5:6"},
+		"a user namespace":    {mapped, true, "-rw-r----- 70033:70034", "drwx--x--x 70000:70000"},
+		"its root, not kept":  {mapped, false, "-rw-r----- 70000:70000", "drwx--x--x 70000:70000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, from := start(t, tt.change), source(t)
+			must(t, os.Chown(filepath.Join(p.root, "work"), 70000, 70000))
+			must(t, os.Symlink("nowhere", filepath.Join(from, "l")))
+			if warned, err := p.copyAs(t.Context(), from, "web:/work/x", tt.preserve); err != nil || warned != "" {
+				t.Fatalf("%q, %v", warned, err)
+			}
+			got := tree(t, filepath.Join(p.root, "work/x"))
+			owner := tt.d[len("drwx--x--x "):]
+			for _, line := range []string{`"a" ` + tt.a + " A", `"d" ` + tt.d, `"l" Lrwxrwxrwx ` + owner + " -> nowhere"} {
+				if !strings.Contains(got, line) {
+					t.Errorf("%q is missing:\n%s", line, got)
+				}
+			}
+		})
+	}
+	// The thread that was another user is not used again.
+	for range 100 {
+		var st unix.Stat_t
+		path := filepath.Join(t.TempDir(), "f")
+		must(t, os.WriteFile(path, nil, 0o600))
+		must(t, unix.Stat(path, &st))
+		if st.Uid != 0 {
+			t.Fatalf("a file belongs to %d", st.Uid)
+		}
+	}
+}
+
+// TestNothingHalf: a copy that is called off leaves what was there, and nothing else.
+func TestNothingHalf(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil)
+	here := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(here, "f"), []byte("new"), 0o600))
+	must(t, os.WriteFile(filepath.Join(p.root, "work/f"), []byte("old"), 0o600))
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &container{Instance: Instance{Key: pod.Key{Name: "web"}}}
+	var err error
+	c.root, err = os.OpenFile(p.root, unix.O_PATH|unix.O_DIRECTORY, 0)
+	must(t, err)
+	defer c.root.Close()
+	one := &transfer{container: c, ctx: ctx, errOut: os.Stderr}
+	dir, err := one.openDirectory("/work")
+	must(t, err)
+	defer dir.Close()
+	info, err := os.Stat(filepath.Join(here, "f"))
+	must(t, err)
+	cancel()
+	if err := one.fileInto(filepath.Join(here, "f"), info, target{dir, "f", "/work/f"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if got := tree(t, filepath.Join(p.root, "work")); !strings.HasPrefix(got, `"f" -rw------- 0:0 old`) || strings.Contains(got, "podrun-cp") {
+		t.Errorf("%s", got)
+	}
+	f, st, err := one.resolve("/work/f")
+	must(t, err)
+	defer f.Close()
+	root, err := os.OpenRoot(here)
+	must(t, err)
+	defer root.Close()
+	if err := one.fileOut(f, st, "/work/f", root, "f"); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if got := tree(t, here); got != `"f" -rw------- 0:0 new` {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestNotRunning(t *testing.T) {
+	t.Parallel()
+	if _, err := (&process{}).copy(t, "web:/x", t.TempDir()); err == nil || err.Error() != `container "c" in pod "web" is not running` {
+		t.Errorf("%v", err)
+	}
+	p := start(t, nil)
+	p.restart = true
+	if _, err := p.copy(t, "web:/sleep", t.TempDir()); err == nil || err.Error() != `container "c" in pod "web" is not running any more` {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestStream: what exists here and is no file is written to, not replaced.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil)
+	must(t, os.WriteFile(filepath.Join(p.root, "work/f"), []byte("text"), 0o600))
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer r.Close()
+	_, err = p.copy(t, "web:f", sys.FDPath(int(w.Fd())))
+	must(t, err)
+	must(t, w.Close())
+	must(t, r.SetReadDeadline(time.Now().Add(time.Minute)))
+	text := make([]byte, 10)
+	if n, err := r.Read(text); string(text[:n]) != "text" {
+		t.Errorf("%q, %v", text[:n], err)
+	}
+}
+
+func TestFileSpecs(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"f": "{  f}", "/a:b": "{  /a:b}", "./a:b": "{  ./a:b}", "../x": "{  ../x}", "web:f": "{ web f}", "web:/a:b": "{ web /a:b}",
+		"batch/web:/f": "{batch web /f}", ":f": "must be", "web:": "no path", "a/b/c:f": "must be", "/:f": "{  /:f}", "a/:f": "must be", "": "empty",
+	} {
+		spec, err := ParseFileSpec(text)
+		got := fmt.Sprint(spec)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", strconv.Quote(text), got, want)
+		}
+	}
+	if _, _, err := Pair("a", "b"); err == nil || !strings.Contains(err.Error(), "neither") {
+		t.Errorf("%v", err)
+	}
+	if _, _, err := Pair("p:a", "q:b"); err == nil || !strings.Contains(err.Error(), "both") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,24 @@
+package once
+
+// Help is the help of the command.
+const Help = "once runs the pods, waits until each is done and exits. A pod with restartPolicy Never or\n" +
+	"OnFailure is done when it has succeeded or failed. A pod with restartPolicy Always, a service, is\n" +
+	"done when it has been ready for --service-stable without a restart; once leaves it running unless\n" +
+	"--rm is set. A service that waits in crash back-off when all jobs have ended has failed.\n\n" +
+	"A pod has one owner process at a time. If serve or another once owns one of the pods, once names\n" +
+	"that process and exits before it starts anything. once takes over running pods that no process\n" +
+	"owns, and runs completed pods again. Pods that once leaves running stay until serve takes them\n" +
+	"over, because it has a manifest for them, or until down removes them.\n\n" +
+	"Exit code: 0 every pod succeeded or is ready; 1 a pod failed; 2 bad usage, a manifest that cannot\n" +
+	"be used or a pod that another process owns (nothing was started); 3 containerd out of reach; 124\n" +
+	"--timeout passed; 130 interrupted, 143 by SIGTERM, 141 because the reader of the output has closed\n" +
+	"it.\n\n" +
+	"At --timeout, once stops and removes the pods that are not done, with their logs; at an interrupt,\n" +
+	"all pods. Each pod has its grace period; what it writes until its end is printed with its log. A\n" +
+	"second interrupt kills the pods, and once exits immediately. An interrupt after the results are\n" +
+	"known ends the clean-up within a second, also with exit code 130 or 143.\n\n" +
+	"once exits when the results are known. If the clean-up takes longer than --cleanup-timeout, not\n" +
+	"counting the grace periods of pods that stop, once prints a warning that names what is left. once\n" +
+	"always replaces the report, however it ends. If no pod was run, the report has the errors.\n\n" +
+	"A pod with the annotation podrun.io/after starts when the pods that the annotation names have\n" +
+	"succeeded or, with restartPolicy Always, are ready. If one of them fails, the pod is not started."

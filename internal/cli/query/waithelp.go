@@ -1,0 +1,14 @@
+package query
+
+// WaitHelp is the help of the command.
+const WaitHelp = "wait exits when each of the pods has met the condition of --for, or with exit code 1 at the\n" +
+	"timeout. It also waits for pods that do not exist yet, but fails at once if serve runs and none of\n" +
+	"its manifests names the pod; --for=create waits even then. --selector and --all select from the\n" +
+	"pods that exist when wait starts. Whether a pod is ready is unknown while no process runs it, so\n" +
+	"wait then waits until a process does. deployment/NAME stands for all pods of the Deployment.\n" +
+	"job/NAME is the Job itself, with the conditions Complete, Failed and Suspended.\n\n--for is one of\n\n" +
+	"  condition=NAME[=True|False]  a condition of the pod: Ready, Initialized, ContainersReady, …\n" +
+	"  phase=NAME                   Pending, Running, Succeeded or Failed\n" +
+	"  jsonpath={PATH}[=VALUE]      a field of the pod exists, or has that value\n" +
+	"  create                       the pod exists\n" +
+	"  delete                       the pod has been removed"
