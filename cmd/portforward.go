@@ -28,13 +28,9 @@ func portForwardCommand(a *app) *cobra.Command {
 			if err := cli.NeedRoot(c.CommandPath()); err != nil {
 				return err
 			}
-			var all []stream.Forward
-			for _, spec := range args[1:] {
-				f, err := stream.ParseForward(spec)
-				if err != nil {
-					return usage(c, err)
-				}
-				all = append(all, f)
+			all, err := stream.ParseForwards(addresses, args[1:])
+			if err != nil {
+				return usage(c, err)
 			}
 			p, err := a.pods().Named(namespace, args[0])
 			if err != nil {

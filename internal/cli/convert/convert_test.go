@@ -138,3 +138,24 @@ func FuzzFile(f *testing.F) {
 		}
 	})
 }
+
+// TestNameOfAStaticPod: the name of a pod that a kubelet or podrun made of a manifest is that of the manifest again.
+func TestNameOfAStaticPod(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"metadata: {name: web-n1, annotations: {kubernetes.io/config.source: file}}\nspec: {nodeName: n1}": "web",
+		"metadata: {name: web-n1, annotations: {kubernetes.io/config.source: http}}\nspec: {nodeName: n1}": "web",
+		"metadata: {name: web-n2, annotations: {kubernetes.io/config.source: file}}\nspec: {nodeName: n1}": "web-n2",
+		"metadata: {name: web-n1, annotations: {kubernetes.io/config.source: api}}\nspec: {nodeName: n1}":  "web-n1",
+		"metadata: {name: web-n1}\nspec: {nodeName: n1}":                                                   "web-n1",
+		"metadata: {name: web-, annotations: {kubernetes.io/config.source: file}}\nspec: {}":               "web-",
+	} {
+		made, err := File([]byte("apiVersion: v1\nkind: Pod\n"+text), Options{})
+		if err != nil || len(made.Documents) != 1 || !strings.Contains(string(made.Documents[0]), "name: "+want+"\n") {
+			t.Errorf("%s: %s, %v", text, made.Documents, err)
+		}
+		if said := strings.Contains(strings.Join(made.Dropped, "\n"), "metadata.name: without the node's name it is web"); said != (want == "web") {
+			t.Errorf("%s: %s", text, made.Dropped)
+		}
+	}
+}

@@ -68,6 +68,7 @@ func (c *converter) kubernetes(object map[string]any) {
 
 // pod converts a pod, whoever wrote it.
 func (c *converter) pod(name string, object map[string]any) {
+	c.dropSuffix(name, at(object, "metadata"), text(at(object, "spec"), "nodeName"))
 	c.dropMetadata(name, at(object, "metadata"))
 	delete(object, "status") // is not part of what was wanted
 	for _, e := range decode.Check(object, reflect.TypeFor[v1.Pod](), "", nil) {
@@ -82,6 +83,19 @@ func (c *converter) pod(name string, object map[string]any) {
 	c.add(name, &p)
 }
 
+// configPrefix begins the annotations of who reads manifests: a kubelet or podrun.
+const configPrefix = "kubernetes.io/config."
+
+// dropSuffix removes the node's name from the name of a static pod: whoever reads its manifest adds it again.
+func (c *converter) dropSuffix(name string, metadata map[string]any, node string) {
+	source := text(at(metadata, "annotations"), configPrefix+"source")
+	bare, suffixed := strings.CutSuffix(text(metadata, "name"), "-"+node)
+	if source != "" && source != "api" && node != "" && suffixed && bare != "" {
+		c.drop(name, "metadata.name", "without the node's name it is "+bare+": podrun adds the name of its own node")
+		metadata["name"] = bare
+	}
+}
+
 // dropMetadata removes what an API server adds. Only what an author may have meant is named.
 func (c *converter) dropMetadata(name string, metadata map[string]any) {
 	for _, field := range []string{
@@ -92,7 +106,7 @@ func (c *converter) dropMetadata(name string, metadata map[string]any) {
 	annotations := at(metadata, "annotations")
 	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
 	for key := range annotations {
-		if strings.HasPrefix(key, "kubernetes.io/config.") || strings.HasPrefix(key, "cni.projectcalico.org/") {
+		if strings.HasPrefix(key, configPrefix) || strings.HasPrefix(key, "cni.projectcalico.org/") {
 			delete(annotations, key)
 		}
 	}

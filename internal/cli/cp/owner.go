@@ -3,11 +3,12 @@ package cp
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/sys"
 )
 
 // owner is who owns what is written into a container.
@@ -88,16 +89,12 @@ func (o owner) as(f func() error) error {
 	if o.rootUID == 0 && o.rootGID == 0 {
 		return f()
 	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	return sys.OnOwnThread(func() error {
 		if err := o.become(); err != nil {
-			done <- fmt.Errorf("becoming user %d of the container: %w", o.rootUID, err)
-			return
+			return fmt.Errorf("becoming user %d of the container: %w", o.rootUID, err)
 		}
-		done <- f()
-	}()
-	return <-done
+		return f()
+	})
 }
 
 func (o owner) become() error {

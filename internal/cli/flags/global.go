@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"podrun.io/podrun/internal/agent/connection"
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -79,6 +80,14 @@ func (g *Global) Complete(f *pflag.FlagSet, quiet bool) error {
 			return fmt.Errorf("--%s %w", d.name, err)
 		}
 	}
+	if n := f.Lookup("namespace"); n != nil {
+		if n.Value.String() == "" { // as with kubectl
+			_ = n.Value.Set(n.DefValue)
+		}
+		if why := validation.IsDNS1123Label(n.Value.String()); len(why) > 0 {
+			return fmt.Errorf("--namespace %q: must be at most 63 lowercase letters, digits and dashes", n.Value)
+		}
+	}
 	if err := g.checkContainerd(); err != nil {
 		return err
 	}
@@ -100,10 +109,22 @@ func directory(path string) (string, error) {
 	if path == "" {
 		return "", errors.New(`"": must be the path of a directory`)
 	}
-	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		return "", fmt.Errorf("%s: is no directory", path)
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
 	}
-	return filepath.Abs(path)
+	for at := full; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		switch {
+		case err != nil && at != "/":
+			continue
+		case err == nil && !info.IsDir() && at == full:
+			return "", fmt.Errorf("%s: is no directory", path)
+		case err == nil && !info.IsDir():
+			return "", fmt.Errorf("%s: cannot be made, because %s is no directory", path, at)
+		}
+		return full, nil
+	}
 }
 
 // checkContainerd checks the flags that say which containerd is used, without connecting to it.

@@ -65,14 +65,11 @@ func Names(ctx context.Context, s Store, exclude []string) []string {
 func Load(ctx context.Context, streams cli.Streams, s Store, file string) (names []string, err error) {
 	archive := streams.In
 	if file != "-" {
-		f, err := os.Open(file)
+		f, err := openArchive(ctx, file)
 		if err != nil {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: fileerror.Named(err)}
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: err}
 		}
 		defer f.Close()
-		if info, err := f.Stat(); err == nil && info.IsDir() {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s: is a directory, not an archive of images", file)}
-		}
 		archive = f
 	}
 	names, err = s.Load(ctx, archive)
@@ -80,6 +77,34 @@ func Load(ctx context.Context, streams cli.Streams, s Store, file string) (names
 		err = fmt.Errorf("%s: %w", file, err)
 	}
 	return names, errors.Join(cli.PrintNames(streams.Out, names...), err)
+}
+
+// openArchive opens a file, or waits until somebody writes to a FIFO.
+func openArchive(ctx context.Context, file string) (*os.File, error) {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return nil, fileerror.Named(err)
+	case info.IsDir():
+		return nil, fmt.Errorf("%s: is a directory, not an archive of images", file)
+	case info.Mode().IsRegular() && info.Size() == 0:
+		return nil, fmt.Errorf("%s: is empty, not an archive of images", file)
+	}
+	opened := make(chan *os.File, 1)
+	go func() {
+		f, openErr := os.Open(file)
+		err = fileerror.Named(openErr)
+		opened <- f
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case f := <-opened:
+		if f == nil {
+			return nil, err
+		}
+		return f, nil
+	}
 }
 
 // Same returns whether an image is one of refs, however they are written: nginx:1 is docker.io/library/nginx:1.

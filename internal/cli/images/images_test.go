@@ -3,8 +3,12 @@ package images
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,5 +94,25 @@ func TestSame(t *testing.T) {
 		if same(image) != want {
 			t.Errorf("%s: %t", image, !want)
 		}
+	}
+}
+
+// TestArchivesThatCannotBeLoaded: an empty file is said to be empty, and nobody waits for ever for a writer of a FIFO.
+func TestArchivesThatCannotBeLoaded(t *testing.T) {
+	t.Parallel()
+	empty, fifo := filepath.Join(t.TempDir(), "empty"), filepath.Join(t.TempDir(), "fifo")
+	must(t, os.WriteFile(empty, nil, 0o600))
+	must(t, syscall.Mkfifo(fifo, 0o600))
+	ctx, cancel := context.WithCancel(t.Context())
+	for file, want := range map[string]string{
+		empty: empty + ": is empty", filepath.Dir(empty): "is a directory", empty + "x": "no such file",
+	} {
+		if _, err := Load(ctx, cli.Streams{}, &fakeStore{}, file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	cancel()
+	if _, err := Load(ctx, cli.Streams{}, &fakeStore{}, fifo); !errors.Is(err, context.Canceled) {
+		t.Errorf("a FIFO: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,8 +26,25 @@ type Forward struct {
 	same bool
 }
 
-// ParseForward parses [LOCAL:]REMOTE.
-func ParseForward(spec string) (Forward, error) {
+// ParseForwards checks the addresses to listen on, and parses a [LOCAL:]REMOTE for each forwarding.
+func ParseForwards(addresses, specs []string) (all []Forward, err error) {
+	for _, address := range addresses {
+		if _, err := netip.ParseAddr(address); err != nil && address != "localhost" {
+			return nil, fmt.Errorf("--address %q: must be an IP address or localhost", address)
+		}
+	}
+	for _, spec := range specs {
+		f, err := parseForward(spec)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// parseForward parses [LOCAL:]REMOTE.
+func parseForward(spec string) (Forward, error) {
 	local, remote, two := strings.Cut(spec, ":")
 	if !two {
 		local, remote = "", local

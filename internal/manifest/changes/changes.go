@@ -138,20 +138,15 @@ func (c *Change) Refreshes(volumes []string) {
 	}
 }
 
-// editsOfReplace returns the parts of two pods whose difference needs new containers.
+// editsOfReplace returns the parts of two pods that their manifests decide. One of the differences at least needs new
+// containers, and the others come with them.
 func editsOfReplace(a, b *v1.Pod) (from, to *v1.Pod) {
-	bare := func(p *v1.Pod) *v1.Pod {
-		bare := manifest.ReplacedByEdit(p)
-		bare.Status = v1.PodStatus{}
-		if pod.QOS(a) != pod.QOS(b) {
-			bare.Spec = p.Spec // ReplacedByEdit omits the resources, which cause the difference in QoS class
-		}
-		if !manifest.SameConfig(a, b) {
-			manifest.Annotate(bare, manifest.AnnotationConfig, p.Annotations[manifest.AnnotationConfig])
-		}
-		return bare
+	from, to = edited(a), edited(b)
+	if !manifest.SameConfig(a, b) {
+		manifest.Annotate(from, manifest.AnnotationConfig, a.Annotations[manifest.AnnotationConfig])
+		manifest.Annotate(to, manifest.AnnotationConfig, b.Annotations[manifest.AnnotationConfig])
 	}
-	return bare(a), bare(b)
+	return from, to
 }
 
 // maxEdits is the maximum number of edits of a Change.

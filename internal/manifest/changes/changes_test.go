@@ -62,7 +62,7 @@ func TestChanges(t *testing.T) {
 		return strings.Join(lines, "\n")
 	}
 	want := `keep bad-n /m/bad is bad
-replace edited-n /m/edited spec.containers[0].image
+replace edited-n /m/edited metadata.labels,spec.containers[0].image
 remove gone-n /m/gone
 remove left-n /m/mended
 replace many-n /m/many spec.containers{c},spec.containers{d},spec.dnsPolicy,spec.restartPolicy
