@@ -18,8 +18,8 @@ type commandGuard struct {
 	own position
 }
 
-// shared is the position in the log if all streams are written to one, as with 2>&1. A command must be none in a stream's
-// own log and none in that one.
+// shared is the position in the log if all streams are written to one, as with 2>&1. A command must be none in a
+// stream's own log and none in that one.
 type shared struct {
 	mu sync.Mutex
 	position
