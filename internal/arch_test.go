@@ -77,7 +77,7 @@ var rooms = map[string]room{
 	"internal/relist":                      {imports: "pod runtime", pureFiles: "diff.go"},
 	"internal/server/metrics":              {imports: "cgroup pod manifest probe relist gc runtime stats sys workload workload/jobs"},
 	"internal/cli":                         {imports: "manifest/decode status/summary"},
-	"internal/cli/printers":                {imports: "cli status/summary manifest manifest/changes manifest/edits pod sys/fileerror volume"},
+	"internal/cli/printers":                {imports: "cli status/summary manifest manifest/changes manifest/edits manifest/minimal pod sys/fileerror volume"},
 	"internal/cli/query":                   {imports: "cli cli/printers status/summary event checkpoint/layout manifest manifest/decode pod status sys/watch workload"},
 	"internal/cli/logs":                    {imports: "cli cli/printers cli/query status/summary containerlog containerlog/cri plan pod"},
 	"internal/cli/describe":                {imports: "cli/printers cli/query status/summary containerlog containerlog/cri event checkpoint/layout manifest pod workload/jobs"},

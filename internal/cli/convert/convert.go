@@ -14,7 +14,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/manifest/minimal"
@@ -120,7 +119,7 @@ func (c *converter) add(object string, p *v1.Pod) {
 
 // addTree adds an object that is as the user wrote it.
 func (c *converter) addTree(object string, tree map[string]any) {
-	text, err := yaml.Marshal(tree)
+	text, err := minimal.YAML(tree)
 	if err != nil {
 		c.fail(object, err)
 		return

@@ -11,8 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
+	"podrun.io/podrun/internal/manifest/minimal"
 	"podrun.io/podrun/internal/sys/fileerror"
 )
 
@@ -76,7 +75,7 @@ func (f Format) Tabular() bool { return f.kind == "" || f.kind == "wide" }
 func (f Format) Marshal(object any) ([]byte, error) {
 	switch f.kind {
 	case "yaml":
-		return yaml.Marshal(object)
+		return minimal.YAML(object)
 	case "json":
 		b, err := json.MarshalIndent(object, "", "    ")
 		return append(b, '\n'), err

@@ -15,15 +15,18 @@ type Groups struct {
 	count int // of the groups that have begun
 	// commands is true if the CI service executes commands in the log.
 	commands bool
+	written  shared // by all guards
 }
 
 // NewGroups returns the groups of a kind. "" is the kind of the CI service that environment variables
 // describe, if any; getenv is os.Getenv.
 func NewGroups(kind string, getenv func(string) string) (*Groups, error) {
 	github := getenv("GITHUB_ACTIONS") == "true"
+	// Azure Pipelines and TeamCity have commands, too.
+	commands := github || getenv("TF_BUILD") != "" || getenv("TEAMCITY_VERSION") != ""
 	switch kind {
 	case "github", "gitlab", "none":
-		return &Groups{kind: kind, commands: github || kind == "github"}, nil
+		return &Groups{kind: kind, commands: commands || kind == "github"}, nil
 	case "":
 	default:
 		return nil, fmt.Errorf("--log-groups %q: must be github, gitlab or none", kind)
@@ -32,9 +35,9 @@ func NewGroups(kind string, getenv func(string) string) (*Groups, error) {
 	case github:
 		return &Groups{kind: "github", commands: true}, nil
 	case getenv("GITLAB_CI") != "":
-		return &Groups{kind: "gitlab"}, nil
+		return &Groups{kind: "gitlab", commands: commands}, nil
 	}
-	return &Groups{kind: "none"}, nil
+	return &Groups{kind: "none", commands: commands}, nil
 }
 
 // lineEnd knows whether what is written to it ends with a line feed: a mark is one at the beginning of a line only.

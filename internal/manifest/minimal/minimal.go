@@ -14,7 +14,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/defaults"
@@ -53,7 +52,7 @@ func Manifest(p *v1.Pod, noSuffix bool) ([]byte, error) {
 			r.reduce(fields)
 		}
 	}
-	return yaml.Marshal(tree)
+	return YAML(tree)
 }
 
 // reducer removes the fields from a manifest without which the pod is the same.
