@@ -109,22 +109,10 @@ func directory(path string) (string, error) {
 	if path == "" {
 		return "", errors.New(`"": must be the path of a directory`)
 	}
-	full, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return "", fmt.Errorf("%s: is no directory", path)
 	}
-	for at := full; ; at = filepath.Dir(at) {
-		info, err := os.Stat(at)
-		switch {
-		case err != nil && at != "/":
-			continue
-		case err == nil && !info.IsDir() && at == full:
-			return "", fmt.Errorf("%s: is no directory", path)
-		case err == nil && !info.IsDir():
-			return "", fmt.Errorf("%s: cannot be made, because %s is no directory", path, at)
-		}
-		return full, nil
-	}
+	return filepath.Abs(path)
 }
 
 // checkContainerd checks the flags that say which containerd is used, without connecting to it.
