@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,18 +34,26 @@ func (c *Copier) Copy(ctx context.Context, of Instance, from, to FileSpec) error
 	if err != nil {
 		return err
 	}
-	defer files.root.Close()
-	t := &transfer{ctx: ctx, container: files, errOut: c.ErrOut, preserve: c.Preserve}
-	if from.Local() {
-		err = files.owner.as(func() error { return t.into(from.Path, to.Path) })
-	} else {
-		err = t.out(from.Path, to.Path)
+	done := make(chan error, 1)
+	go func() {
+		defer files.root.Close()
+		done <- (&transfer{ctx: ctx, container: files, errOut: c.ErrOut, preserve: c.Preserve}).run(from, to)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
 	}
-	if err == nil && t.failed > 0 {
-		err = fmt.Errorf("%d of the files could not be copied", t.failed)
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience): // in a call of a file system that hangs
+		return ctx.Err()
 	}
-	return err
 }
+
+// patience is how long an interrupted copy may take to remove what is not complete.
+const patience = 2 * time.Second
 
 // transfer is one copy of a tree.
 type transfer struct {
@@ -55,10 +64,22 @@ type transfer struct {
 	failed   int
 }
 
+func (t *transfer) run(from, to FileSpec) (err error) {
+	if from.Local() {
+		err = t.owner.as(func() error { return t.into(from.Path, to.Path) })
+	} else {
+		err = t.out(from.Path, to.Path)
+	}
+	if err == nil && t.failed > 0 {
+		err = fmt.Errorf("%d of the files could not be copied", t.failed)
+	}
+	return err
+}
+
 // deepest bounds the directories within each other that are copied.
 const deepest = 500
 
-// smallest is up to how many bytes are read of a file whose size says less, such as those of /proc.
+// smallest is up to how many bytes a file of a container may have whose size says less, such as those of /proc.
 const smallest = 16 << 20
 
 // skip says that a file is left out; it is not a failure.
@@ -70,9 +91,21 @@ func (t *transfer) miss(err error) {
 	cli.Warnf(t.errOut, "%v", err)
 }
 
-// content copies a file that may grow meanwhile.
-func (t *transfer) content(to io.Writer, from io.Reader, size int64) error {
-	_, err := io.Copy(to, &interruptible{t.ctx, io.LimitReader(from, max(size, smallest))})
+// content copies a file of this machine.
+func (t *transfer) content(to io.Writer, from io.Reader) error {
+	_, err := io.Copy(to, &interruptible{t.ctx, from})
+	return err
+}
+
+// bounded copies a file of the container that has a size, and may grow meanwhile.
+func (t *transfer) bounded(to io.Writer, from io.Reader, size int64) error {
+	if size >= smallest {
+		return t.content(to, io.LimitReader(from, size))
+	}
+	n, err := io.Copy(to, &interruptible{t.ctx, io.LimitReader(from, smallest+1)})
+	if err == nil && n > smallest {
+		err = fmt.Errorf("has a size of %d bytes and more than %d MiB to read", size, smallest>>20)
+	}
 	return err
 }
 

@@ -182,6 +182,7 @@ func TestFileNames(t *testing.T) {
 		{here + "/none", "web:/work", "", here + "/none: no such file or directory"},
 		{"web:/none", here, "", "web:/none: no such file or directory"},
 		{"web:/work/old", here + "/none/", "", "is not a directory"},
+		{"/dev/null", "web:/work/null", "", "/dev/null is neither a file nor a directory"},
 		{here, "web:/work/old", "", "web:/work/old: not a directory"},
 	} {
 		warned, err := p.copy(t, tt.from, tt.to)
@@ -429,5 +430,50 @@ func TestFileSpecs(t *testing.T) {
 	}
 	if _, _, err := Pair("p:a", "q:b"); err == nil || !strings.Contains(err.Error(), "both") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestBounds: a file that grows is copied as long as it was, and one that has no size is not copied for ever.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	one := &transfer{ctx: t.Context()}
+	for size, want := range map[int64]string{0: "more than 16 MiB", smallest - 1: "more than 16 MiB", smallest: "<nil>", 2 * smallest: "<nil>"} {
+		var n counter
+		err := one.bounded(&n, endless{}, size)
+		if !strings.Contains(fmt.Sprint(err), want) || int64(n) > max(size, smallest+1) {
+			t.Errorf("%d: %d bytes, %v", size, n, err)
+		}
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// TestHangs: a copy of what does not answer ends all the same when it is called off.
+func TestHangs(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil)
+	must(t, os.WriteFile(filepath.Join(p.root, "work/f"), bytes.Repeat([]byte("x"), 1<<20), 0o600))
+	r, w, err := os.Pipe() // nobody reads
+	must(t, err)
+	defer r.Close()
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if _, err := p.copyAs(ctx, "web:/work/f", sys.FDPath(int(w.Fd())), true); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	must(t, unix.Mkfifo(fifo, 0o600))
+	if _, err := p.copy(t, "web:/work/f", fifo); !errors.Is(err, unix.ENXIO) {
+		t.Errorf("a FIFO without a reader: %v", err)
 	}
 }

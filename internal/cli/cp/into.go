@@ -22,6 +22,9 @@ func (t *transfer) into(from, to string) error {
 	if err != nil {
 		return err
 	}
+	if !info.Mode().IsRegular() && !info.IsDir() {
+		return fmt.Errorf("%s is neither a file nor a directory", from)
+	}
 	clean := path.Clean(t.absolute(to))
 	name := path.Base(clean)
 	within := clean
@@ -147,7 +150,7 @@ func (t *transfer) fileInto(from string, info os.FileInfo, to target) error {
 		return t.fail(to.path, err)
 	}
 	out := os.NewFile(uintptr(fd), to.path)
-	err = t.content(out, in, info.Size())
+	err = t.content(out, in)
 	if err == nil {
 		err = t.settle(fd, info)
 	}

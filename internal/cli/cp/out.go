@@ -63,11 +63,11 @@ func (t *transfer) stream(f *os.File, st *unix.Stat_t, to string) error {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY, 0)
+	out, err := os.OpenFile(to, os.O_WRONLY|unix.O_NONBLOCK, 0) // a FIFO without a reader is an error
 	if err != nil {
 		return err
 	}
-	return errors.Join(t.content(out, in, st.Size), out.Close())
+	return errors.Join(t.bounded(out, in, st.Size), out.Close())
 }
 
 // directoryOut copies what is in a directory of the container into one beneath root.
@@ -151,7 +151,7 @@ func (t *transfer) fileOut(f *os.File, st *unix.Stat_t, from string, root *os.Ro
 	if err != nil {
 		return err
 	}
-	err = t.content(out, in, st.Size)
+	err = t.bounded(out, in, st.Size)
 	if err == nil {
 		err = out.Chmod(os.FileMode(st.Mode).Perm())
 	}
