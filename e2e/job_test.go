@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // indexed is a Job of four indexes, two at a time, each of which adds a line to a file of the machine. Index 2 fails
@@ -74,10 +76,55 @@ func TestJob(t *testing.T) {
 	if out := n.ok("get", "jobs", "render", "-o", "jsonpath={.status.succeeded} {.status.failed} {.status.completedIndexes}"); out != "4 1 0-3" {
 		t.Errorf("status: %q", out)
 	}
+	// All tries stay, with their logs, and nothing would change.
+	stay := []string{"= keep default/render-0-n", "= keep default/render-1-n", "= keep default/render-2-n", "= keep default/render-2-r1-n", "= keep default/render-3-n"}
+	n.diff(0, stay...)
 	n.end(syscall.SIGKILL)
 	n.serve()
 	n.ok("wait", "job/render", "--for=condition=Complete", "--timeout=60s")
 	check()
+	n.diff(0, stay...)
+}
+
+// TestJobThroughKills: podrun is killed at the end of a Job's pods, again and again. Each pod runs once, and stays.
+func TestJobThroughKills(t *testing.T) {
+	n := newNode(t)
+	must(t, os.Mkdir(n.path("out"), 0o777))
+	n.write("job.yaml", `apiVersion: batch/v1
+kind: Job
+metadata: {name: many}
+spec:
+  completions: 12
+  parallelism: 4
+  completionMode: Indexed
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - {name: c, image: `+box+`, command: [sh, -c, "echo x >>/out/$JOB_COMPLETION_INDEX; sleep 1"], volumeMounts: [{name: out, mountPath: /out}]}
+      volumes: [{name: out, hostPath: {path: `+n.path("out")+`}}]
+`)
+	for i := range 5 {
+		n.serve()
+		n.await("the next pods to end", func() error {
+			if r := n.run("get", "jobs", "many", "-o", "jsonpath={.status.succeeded}"); r.stdout == "" || r.stdout == fmt.Sprint(i) {
+				return fmt.Errorf("%v", r)
+			}
+			return nil
+		})
+		n.end(syscall.SIGKILL)
+	}
+	n.serve()
+	n.ok("wait", "job/many", "--for=condition=Complete", "--timeout=120s")
+	for i := range 12 {
+		if text, err := os.ReadFile(n.path("out", fmt.Sprint(i))); err != nil || string(text) != "x\n" {
+			t.Errorf("index %d: %q, %v", i, text, err)
+		}
+		if p := n.pod(fmt.Sprintf("many-%d-n", i)); p.Status.Phase != v1.PodSucceeded {
+			t.Errorf("index %d: %s", i, p.Status.Phase)
+		}
+	}
+	n.diff(0)
 }
 
 // TestJobOfOnce: once ends with the result of a Job.

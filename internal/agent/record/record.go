@@ -6,6 +6,7 @@ package record
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -236,18 +237,38 @@ func (r *Record) observe(p *v1.Pod) {
 	if of == "" {
 		return
 	}
+	ended := isJob(p) && r.ended(p)
 	r.mu.Lock()
 	r.exists[key] = of
 	changed := false
 	if isJob(p) {
 		before := r.pods[key]
-		changed = !sameForJob(before.Pod, p)
-		r.pods[key] = jobs.Observed{Run: workload.RunOf(p), Pod: p, Ended: before.Ended}
+		changed = !sameForJob(before.Pod, p) || before.Ended != ended
+		r.pods[key] = jobs.Observed{Run: workload.RunOf(p), Pod: p, Ended: ended}
 	}
 	r.mu.Unlock()
 	if changed {
 		r.notify()
 	}
+}
+
+// ended reports that a pod has its result, and that its checkpoint says that nothing of it runs. A pod whose containers
+// never started needs no checkpoint for that.
+func (r *Record) ended(p *v1.Pod) bool {
+	if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
+		return false
+	}
+	r.mu.Lock()
+	store := r.store
+	r.mu.Unlock()
+	if store == nil {
+		return true
+	}
+	c, err := store.Get(p.UID)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return true
+	}
+	return err == nil && !slices.ContainsFunc(c.Instances, func(i pod.Container) bool { return i.State != pod.Exited })
 }
 
 // sameForJob reports that two statuses of a pod mean the same for its Job.

@@ -8,11 +8,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/agent/record"
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/changes"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Outdated returns the names of the volumes of a pod that runs whose files are not what they are with
@@ -29,7 +31,12 @@ func (o Opener) Diff(
 	ctx context.Context, dirs layout.Dirs, outdated Outdated,
 ) ([]Change, manifest.Desired, error) {
 	store := checkpoint.NewStore(dirs, o.Log)
-	kept, err := store.List()
+	boot, err := sys.BootID()
+	if err != nil {
+		return nil, manifest.Desired{}, err
+	}
+	recorded := record.New(nil).At(boot, nil, o.Log)
+	kept, err := recorded.Recall(store)
 	if err = errors.Join(err, errors.Join(store.Errors()...)); err != nil {
 		return nil, manifest.Desired{}, err
 	}
@@ -37,7 +44,7 @@ func (o Opener) Diff(
 	for key, revisions := range kept {
 		there[key] = revisions[0].Pod
 	}
-	o.Running = Origins(kept)
+	o.Running, o.Record = Origins(kept), recorded
 	opened, err := o.Open()
 	if err != nil {
 		return nil, manifest.Desired{}, err
@@ -102,6 +109,9 @@ func (o Opener) First(ctx context.Context, all []manifest.Source) (manifest.Desi
 		case <-ctx.Done():
 			return manifest.Desired{}, ctx.Err()
 		}
+	}
+	if o.Record != nil {
+		sources.Recorded = o.Record.Recorded()
 	}
 	return manifest.Merge(sources), nil
 }

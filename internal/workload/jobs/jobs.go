@@ -84,13 +84,14 @@ type Observed struct {
 	Run string
 	// Pod has the status that was published last; nil if none was since podrun started.
 	Pod *v1.Pod
-	// Ended reports that all that was recorded of the pod before podrun started has ended.
+	// Ended reports that the checkpoint of the pod says that all of it has ended: it does not run again when
+	// podrun is started again. A result counts only then.
 	Ended bool
 }
 
 // ended returns the final phase of the pod; "" if it has none.
 func (o Observed) ended() v1.PodPhase {
-	if o.Pod == nil || o.Pod.Status.Phase != v1.PodSucceeded && o.Pod.Status.Phase != v1.PodFailed {
+	if o.Pod == nil || !o.Ended || o.Pod.Status.Phase != v1.PodSucceeded && o.Pod.Status.Phase != v1.PodFailed {
 		return ""
 	}
 	return o.Pod.Status.Phase
@@ -149,6 +150,7 @@ func Decide(in Input) Plan {
 		d.manage()
 	}
 	d.expire()
+	d.drop()
 	d.count()
 	return Plan{History: d.h, Pods: d.wanted(), Next: d.next}
 }
@@ -484,11 +486,21 @@ func (d *decision) count() {
 // another one would run again.
 func (d *decision) wanted() (all []Try) {
 	for _, t := range d.h.Tries {
-		o, exists := d.pod(t.Name)
-		ended := o.ended() != "" || o.Pod == nil && o.Ended
-		if t.active() || t.Outcome != "" && exists && ended {
+		if t.active() || t.Outcome != "" && d.known(t) {
 			all = append(all, t)
 		}
 	}
 	return all
+}
+
+// known reports that a pod exists and is known to have ended.
+func (d *decision) known(t Try) bool {
+	o, exists := d.pod(t.Name)
+	return exists && (o.ended() != "" || o.Pod == nil && o.Ended)
+}
+
+// drop forgets the pods that have ended, as is recorded, and that are not known to have: their checkpoints are lost or
+// old. They are removed, and would start again if they were wanted again when a status says what became of them.
+func (d *decision) drop() {
+	d.h.Tries = slices.DeleteFunc(d.h.Tries, func(t Try) bool { return t.Outcome != "" && !d.known(t) })
 }

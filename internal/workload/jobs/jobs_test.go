@@ -66,7 +66,7 @@ func (m *model) step(after time.Duration, changes, want string) {
 			status.RestartCount = int32(n)
 		}
 		p.Status.ContainerStatuses = []v1.ContainerStatus{status}
-		m.pods[words[0]] = Observed{Run: m.history.Run, Pod: p}
+		m.pods[words[0]] = Observed{Run: m.history.Run, Pod: p, Ended: p.Status.Phase != v1.PodRunning}
 	}
 	plan := Decide(Input{Job: m.job, Document: "d", History: m.history, Pods: m.pods, Now: m.now})
 	text, err := json.Marshal(plan.History)
@@ -333,6 +333,27 @@ func TestEndedIsNotStartedAgain(t *testing.T) {
 		if len(plan.Pods) != test.want {
 			t.Errorf("%s: %+v", name, plan.Pods)
 		}
+	}
+}
+
+// TestLostEndStaysDropped: a pod whose end was recorded for the Job and not for itself is removed, and not wanted again
+// when its removal shows what became of it: it would start again.
+func TestLostEndStaysDropped(t *testing.T) {
+	t.Parallel()
+	m := newModel(t, func(s *batchv1.JobSpec) { s.Completions = number(2) })
+	m.step(0, "", "work-0 0/0")
+	ended := Observed{Run: m.history.Run, Pod: &v1.Pod{Status: v1.PodStatus{Phase: v1.PodSucceeded}}}
+	m.pods["work-0"] = ended
+	m.step(0, "", "work-0 0/0") // not in its checkpoint yet: it does not count
+	ended.Ended = true
+	m.pods["work-0"] = ended
+	m.step(0, "", "work-1 1/0")
+	m.pods["work-0"] = Observed{Run: m.history.Run}
+	m.step(0, "", "work-1 1/0")
+	m.pods["work-0"] = ended
+	plan := Decide(Input{Job: m.job, Document: "d", History: m.history, Pods: m.pods, Now: m.now})
+	if len(plan.Pods) != 1 || plan.Pods[0].Name != "work-1" || plan.History.Status.Succeeded != 1 {
+		t.Errorf("%+v, %+v", plan.Pods, plan.History.Status)
 	}
 }
 
