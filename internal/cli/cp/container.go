@@ -28,6 +28,7 @@ type Runtime interface {
 type container struct {
 	Instance
 	root *os.File
+	pid  int
 	// directory is the working directory of the process, to which paths are relative.
 	directory string
 	owner     owner
@@ -44,11 +45,19 @@ func open(ctx context.Context, r Runtime, of Instance) (*container, error) {
 		return nil, fmt.Errorf("opening the files of container %q in pod %q: %w", of.Container, of.Key.Name, err)
 	}
 	// The process may have ended before its files were opened, and its number may be another process's since.
-	if again, err := running(ctx, r, of); err != nil || again != pid {
+	if err := c.check(ctx, r); err != nil {
 		c.root.Close()
-		return nil, errors.Join(fmt.Errorf("container %q in pod %q is not running any more", of.Container, of.Key.Name), err)
+		return nil, err
 	}
 	return c, nil
+}
+
+// check returns an error if the container's process is not the one whose files are open any more.
+func (c *container) check(ctx context.Context, r Runtime) error {
+	if again, err := running(ctx, r, c.Instance); err != nil || again != c.pid {
+		return errors.Join(fmt.Errorf("container %q in pod %q is not running any more", c.Container, c.Key.Name), err)
+	}
+	return nil
 }
 
 // running returns the first process of a container.
@@ -72,7 +81,7 @@ func openProcess(pid int, of Instance) (*container, error) {
 	}
 	defer process.Close()
 	at := func(name string) string { return sys.FDPath(int(process.Fd())) + "/" + name }
-	c := &container{Instance: of}
+	c := &container{Instance: of, pid: pid}
 	if c.owner, err = readOwner(at); err != nil {
 		return nil, err
 	}
@@ -106,18 +115,16 @@ func trailing(name string) string {
 	return ""
 }
 
-// resolve returns a descriptor of what has a path, which can be inspected and opens nothing.
-func (c *container) resolve(name string) (*os.File, *unix.Stat_t, error) {
+// resolve returns the entry of a path. Links are followed within the container's root.
+func (c *container) resolve(name string) (entry, error) {
 	f, err := sys.OpenBeneath(c.root, c.absolute(name), sys.LinksInRoot, unix.O_PATH)
-	if err != nil {
-		return nil, nil, c.fail(name, err)
+	if err == nil {
+		var e entry
+		if e, err = inspect(f); err == nil {
+			return e, nil
+		}
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		f.Close()
-		return nil, nil, c.fail(name, err)
-	}
-	return f, &st, nil
+	return entry{}, c.fail(name, err)
 }
 
 // fail is an error of a path of the container.
@@ -126,31 +133,4 @@ func (c *container) fail(name string, err error) error {
 		err = path.Err
 	}
 	return fmt.Errorf("%s: %w", c.shown(name), err)
-}
-
-// kind is the type of a file.
-func kind(st *unix.Stat_t) uint32 { return st.Mode & unix.S_IFMT }
-
-// kindName names a type of file that is not copied.
-func kindName(kind uint32) string {
-	switch kind {
-	case unix.S_IFLNK:
-		return "a symbolic link"
-	case unix.S_IFIFO:
-		return "a FIFO"
-	case unix.S_IFSOCK:
-		return "a socket"
-	case unix.S_IFCHR, unix.S_IFBLK:
-		return "a device"
-	}
-	return "no regular file"
-}
-
-// reopen opens what a descriptor of resolve or of an entry stands for, which is a regular file or a directory.
-func reopen(f *os.File, name string) (*os.File, error) {
-	fd, err := unix.Open(sys.FDPath(int(f.Fd())), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), name), nil
 }

@@ -1,8 +1,9 @@
 // Package cp copies files into containers and out of them, for podrun cp. It needs nothing in the container, no tar
 // either: it reads and writes what the container's first process sees beneath /proc/PID/root.
 //
-// What is in a container is a stranger's. Nothing is written on this machine outside the directory that the user names,
-// no link or device is made here, and no file of the container is opened that is not a regular file.
+// What is in a container is a stranger's, and what is on this machine may be too, such as a volume of a container. Nothing
+// is written on this machine outside the directory that the user names, no link or device is made here, and nothing is
+// opened that is not a regular file or a directory.
 //
 // Begin reading at Copier.Copy.
 package cp
@@ -12,8 +13,6 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/cli"
 )
@@ -37,7 +36,12 @@ func (c *Copier) Copy(ctx context.Context, of Instance, from, to FileSpec) error
 	done := make(chan error, 1)
 	go func() {
 		defer files.root.Close()
-		done <- (&transfer{ctx: ctx, container: files, errOut: c.ErrOut, preserve: c.Preserve}).run(from, to)
+		t := &transfer{ctx: ctx, container: files, errOut: c.ErrOut, preserve: c.Preserve}
+		err := t.run(from, to)
+		if err == nil { // else its volumes may have been gone when they were copied
+			err = files.check(ctx, c.Runtime)
+		}
+		done <- err
 	}()
 	select {
 	case err := <-done:
@@ -61,14 +65,22 @@ type transfer struct {
 	ctx      context.Context
 	errOut   io.Writer
 	preserve bool
-	failed   int
+	writer   writer
+	// failed and skipped count what was not copied.
+	failed, skipped int
 }
+
+// mostSkipped is how many files that are left out are named.
+const mostSkipped = 100
 
 func (t *transfer) run(from, to FileSpec) (err error) {
 	if from.Local() {
-		err = t.owner.as(func() error { return t.into(from.Path, to.Path) })
+		err = t.into(from.Path, to.Path)
 	} else {
 		err = t.out(from.Path, to.Path)
+	}
+	if more := t.skipped - mostSkipped; more > 0 {
+		cli.Warnf(t.errOut, "skipped %d more", more)
 	}
 	if err == nil && t.failed > 0 {
 		err = fmt.Errorf("%d of the files could not be copied", t.failed)
@@ -79,11 +91,15 @@ func (t *transfer) run(from, to FileSpec) (err error) {
 // deepest bounds the directories within each other that are copied.
 const deepest = 500
 
-// smallest is up to how many bytes a file of a container may have whose size says less, such as those of /proc.
+// smallest is up to how many bytes a file of a container may have whose size says less.
 const smallest = 16 << 20
 
 // skip says that a file is left out; it is not a failure.
-func (t *transfer) skip(name string, why any) { cli.Warnf(t.errOut, "skipping %s: %v", name, why) }
+func (t *transfer) skip(name, why string) {
+	if t.skipped++; t.skipped <= mostSkipped {
+		cli.Warnf(t.errOut, "skipping %s: it is %s", name, why)
+	}
+}
 
 // miss says that a file could not be copied.
 func (t *transfer) miss(err error) {
@@ -120,17 +136,4 @@ func (r *interruptible) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return r.Reader.Read(p)
-}
-
-// kernels reports that a file is one of proc, sysfs or cgroups. Nobody wants a copy of all of that.
-func kernels(fd int) bool {
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(fd, &st); err != nil {
-		return false
-	}
-	switch st.Type {
-	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC:
-		return true
-	}
-	return false
 }

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/sys"
 )
 
 // process is a Runtime with one container, whose root directory is a directory of the test.
@@ -142,12 +141,16 @@ func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	p, from := start(t, nil), source(t)
 	want := tree(t, from)
-	for _, to := range []string{"/work/new", "/work", "sub/", "/work/sub/../twice"} {
+	must(t, os.Mkdir(filepath.Join(p.root, "work/dot"), 0o755))
+	if warned, err := p.copy(t, from+"/.", "web:/work/dot"); err != nil || warned != "" {
+		t.Fatalf("%q, %v", warned, err)
+	}
+	for _, to := range []string{"/work/new", "/work", "sub/", "/work/sub/../twice", "/work/slash/"} {
 		if warned, err := p.copy(t, from, "web:"+to); err != nil || warned != "" {
 			t.Fatalf("%s: %q, %v", to, warned, err)
 		}
 	}
-	for _, at := range []string{"new", "src", "sub/src", "twice"} {
+	for _, at := range []string{"new", "src", "sub/src", "twice", "slash", "dot"} {
 		if got := tree(t, filepath.Join(p.root, "work", at)); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", at, got, want)
 		}
@@ -182,7 +185,7 @@ func TestFileNames(t *testing.T) {
 		{here + "/none", "web:/work", "", here + "/none: no such file or directory"},
 		{"web:/none", here, "", "web:/none: no such file or directory"},
 		{"web:/work/old", here + "/none/", "", "is not a directory"},
-		{"/dev/null", "web:/work/null", "", "/dev/null is neither a file nor a directory"},
+		{"/dev/null", "web:/work/null", "", "/dev/null is a device"},
 		{here, "web:/work/old", "", "web:/work/old: not a directory"},
 	} {
 		warned, err := p.copy(t, tt.from, tt.to)
@@ -264,25 +267,12 @@ func TestSwapped(t *testing.T) {
 	must(t, os.Symlink(outside, filepath.Join(work, "link")))
 	must(t, os.MkdirAll(filepath.Join(here, "sub/d"), 0o755))
 	must(t, os.WriteFile(filepath.Join(here, "sub/d/mine"), nil, 0o600))
-	done := make(chan struct{})
-	stop := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(work, "sub/d"), unix.AT_FDCWD, filepath.Join(work, "link"), unix.RENAME_EXCHANGE)
-			}
-		}
-	}()
+	swapping := exchange(filepath.Join(work, "sub/d"), filepath.Join(work, "link"))
 	for range 300 {
 		_, _ = p.copy(t, "web:/work/sub", filepath.Join(here, "out"))
 		_, _ = p.copy(t, filepath.Join(here, "sub"), "web:/work")
 	}
-	close(stop)
-	<-done
+	swapping()
 	if _, err := os.Lstat(filepath.Join(here, "out/d/secret")); err == nil {
 		t.Error("a file from outside the container was copied")
 	}
@@ -307,7 +297,7 @@ func TestOwners(t *testing.T) {
 	}{
 		"root":                {nil, true, "-rw-r----- 33:34", "drwx--x--x 0:0"},
 		"root, not preserved": {nil, false, "-rw-r----- 0:0", "drwx--x--x 0:0"},
-		"another user":        {func(a *syscall.SysProcAttr) { a.Credential = &syscall.Credential{Uid: 5, Gid: 6} }, true, "-rw-r----- 5:6", "drwx--x--x 5:6"},
+		"another user":        {func(a *syscall.SysProcAttr) { a.Credential = &syscall.Credential{Uid: 70000, Gid: 70000} }, true, "-rw-r----- 70000:70000", "drwx--x--x 70000:70000"},
 		"a user namespace":    {mapped, true, "-rw-r----- 70033:70034", "drwx--x--x 70000:70000"},
 		"its root, not kept":  {mapped, false, "-rw-r----- 70000:70000", "drwx--x--x 70000:70000"},
 	} {
@@ -353,26 +343,30 @@ func TestNothingHalf(t *testing.T) {
 	c.root, err = os.OpenFile(p.root, unix.O_PATH|unix.O_DIRECTORY, 0)
 	must(t, err)
 	defer c.root.Close()
-	one := &transfer{container: c, ctx: ctx, errOut: os.Stderr}
+	w, err := c.owner.write()
+	must(t, err)
+	defer w.stop()
+	one := &transfer{container: c, ctx: ctx, errOut: os.Stderr, writer: w}
 	dir, err := one.openDirectory("/work")
 	must(t, err)
 	defer dir.Close()
-	info, err := os.Stat(filepath.Join(here, "f"))
+	e, err := named(filepath.Join(here, "f"))
 	must(t, err)
+	defer e.Close()
 	cancel()
-	if err := one.fileInto(filepath.Join(here, "f"), info, target{dir, "f", "/work/f"}); !errors.Is(err, context.Canceled) {
+	if err := one.fileInto(e, target{dir, "f", "/work/f"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	if got := tree(t, filepath.Join(p.root, "work")); !strings.HasPrefix(got, `"f" -rw------- 0:0 old`) || strings.Contains(got, "podrun-cp") {
 		t.Errorf("%s", got)
 	}
-	f, st, err := one.resolve("/work/f")
+	f, err := one.resolve("/work/f")
 	must(t, err)
 	defer f.Close()
 	root, err := os.OpenRoot(here)
 	must(t, err)
 	defer root.Close()
-	if err := one.fileOut(f, st, "/work/f", root, "f"); !errors.Is(err, context.Canceled) {
+	if err := one.fileOut(f, "/work/f", root, "f"); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	if got := tree(t, here); got != `"f" -rw------- 0:0 new` {
@@ -389,24 +383,6 @@ func TestNotRunning(t *testing.T) {
 	p.restart = true
 	if _, err := p.copy(t, "web:/sleep", t.TempDir()); err == nil || err.Error() != `container "c" in pod "web" is not running any more` {
 		t.Errorf("%v", err)
-	}
-}
-
-// TestStream: what exists here and is no file is written to, not replaced.
-func TestStream(t *testing.T) {
-	t.Parallel()
-	p := start(t, nil)
-	must(t, os.WriteFile(filepath.Join(p.root, "work/f"), []byte("text"), 0o600))
-	r, w, err := os.Pipe()
-	must(t, err)
-	defer r.Close()
-	_, err = p.copy(t, "web:f", sys.FDPath(int(w.Fd())))
-	must(t, err)
-	must(t, w.Close())
-	must(t, r.SetReadDeadline(time.Now().Add(time.Minute)))
-	text := make([]byte, 10)
-	if n, err := r.Read(text); string(text[:n]) != "text" {
-		t.Errorf("%q, %v", text[:n], err)
 	}
 }
 
@@ -457,23 +433,156 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestHangs: a copy of what does not answer ends all the same when it is called off.
+// TestHangs: a copy of what does not answer ends all the same when it is called off, and nothing waits for the other end
+// of a FIFO.
 func TestHangs(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil)
-	must(t, os.WriteFile(filepath.Join(p.root, "work/f"), bytes.Repeat([]byte("x"), 1<<20), 0o600))
-	r, w, err := os.Pipe() // nobody reads
-	must(t, err)
-	defer r.Close()
-	defer w.Close()
+	here := t.TempDir()
+	fifo := filepath.Join(here, "fifo")
+	must(t, unix.Mkfifo(fifo, 0o600))
+	for from, to := range map[string]string{"web:/sleep": fifo, fifo: "web:/work/f", "web:/proc": here, "web:/kmsg": here} {
+		if _, err := p.copy(t, from, to); err == nil {
+			t.Errorf("%s is copied to %s", from, to)
+		}
+	}
+	must(t, os.Mkdir(filepath.Join(here, "d"), 0o700))
+	must(t, unix.Mkfifo(filepath.Join(here, "d/fifo"), 0o600))
+	if warned, err := p.copy(t, filepath.Join(here, "d"), "web:/work/d"); err != nil || !strings.Contains(warned, "it is a FIFO") {
+		t.Errorf("%q, %v", warned, err)
+	}
+	if _, err := p.copy(t, "web:/sleep", "/dev/stdout"); err == nil {
+		t.Error("/dev/stdout is replaced")
+	}
+	hangs := &hanging{process: p, more: make(chan struct{})}
+	defer close(hangs.more)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
-	if _, err := p.copyAs(ctx, "web:/work/f", sys.FDPath(int(w.Fd())), true); !errors.Is(err, context.Canceled) {
+	c := Copier{Runtime: hangs, ErrOut: &bytes.Buffer{}}
+	if err := c.Copy(ctx, Instance{ID: "id"}, FileSpec{Pod: "web", Path: "/work"}, FileSpec{Path: here}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	fifo := filepath.Join(t.TempDir(), "fifo")
-	must(t, unix.Mkfifo(fifo, 0o600))
-	if _, err := p.copy(t, "web:/work/f", fifo); !errors.Is(err, unix.ENXIO) {
-		t.Errorf("a FIFO without a reader: %v", err)
+}
+
+// hanging answers twice, and then not any more.
+type hanging struct {
+	*process
+	n    int
+	more chan struct{}
+}
+
+func (h *hanging) InspectContainers(ctx context.Context, key pod.Key, ids []string) ([]pod.Container, error) {
+	if h.n++; h.n > 2 {
+		<-h.more
+	}
+	return h.process.InspectContainers(ctx, key, ids)
+}
+
+// TestKernelsFiles: what is read of proc and sysfs is not a file's content, whatever leads there.
+func TestKernelsFiles(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/proc/kmsg", "/proc", "/sys/kernel", "/proc/self/status"} {
+		e, err := named(path)
+		must(t, err)
+		if !e.ofTheKernel() || notCopied(e) == "" {
+			t.Errorf("%s is copied", path)
+		}
+		must(t, e.Close())
+	}
+	for _, path := range []string{"/etc/passwd", t.TempDir(), "/dev/shm"} {
+		e, err := named(path)
+		must(t, err)
+		if notCopied(e) != "" {
+			t.Errorf("%s is not copied", path)
+		}
+		must(t, e.Close())
+	}
+}
+
+// TestSourceSwapped: somebody else may write the directory that is copied into a container, another container for example.
+// A directory there becomes a link again and again.
+func TestSourceSwapped(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil)
+	outside, here := t.TempDir(), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600))
+	must(t, os.MkdirAll(filepath.Join(here, "src/d"), 0o755))
+	must(t, os.WriteFile(filepath.Join(here, "src/d/secret"), []byte("mine"), 0o600))
+	must(t, os.Symlink(outside, filepath.Join(here, "src/link")))
+	swapping := exchange(filepath.Join(here, "src/d"), filepath.Join(here, "src/link"))
+	for i := range 300 {
+		_, _ = p.copy(t, filepath.Join(here, "src"), fmt.Sprintf("web:/work/%d", i))
+	}
+	swapping()
+	must(t, filepath.WalkDir(filepath.Join(p.root, "work"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {
+			t.Errorf("%s: %q, %v", path, text, err)
+		}
+		return nil
+	}))
+}
+
+// exchange exchanges two files again and again until it is told to stop.
+func exchange(a, b string) (stop func()) {
+	ended, end := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-end:
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
+}
+
+// TestRightsOfTheProcess: cp lets nobody write where the container's user may not, and gives that user nothing that was
+// another's: the files of another user in a directory that it owns, whatever names they have.
+func TestRightsOfTheProcess(t *testing.T) {
+	t.Parallel()
+	p := start(t, func(a *syscall.SysProcAttr) { a.Credential = &syscall.Credential{Uid: 1000, Gid: 1000} })
+	here, work := t.TempDir(), filepath.Join(p.root, "work")
+	must(t, os.MkdirAll(filepath.Join(here, "d"), 0o755))
+	must(t, os.WriteFile(filepath.Join(here, "d/f"), []byte("f"), 0o600))
+	must(t, os.Symlink("x", filepath.Join(here, "d/l")))
+	must(t, os.Chown(filepath.Join(work, "sub"), 1000, 1000))
+	for _, to := range []string{"web:/work", "web:/work/new", "web:/new"} {
+		if _, err := p.copy(t, filepath.Join(here, "d"), to); err == nil || !strings.Contains(err.Error(), "permission denied") {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+	must(t, os.Mkdir(filepath.Join(work, "sub/victim"), 0o700)) // root's
+	must(t, os.Mkdir(filepath.Join(work, "sub/d"), 0o700))
+	must(t, os.Chown(filepath.Join(work, "sub/d"), 1000, 1000))
+	swapping := exchange(filepath.Join(work, "sub/victim"), filepath.Join(work, "sub/d"))
+	for i := range 200 {
+		_, _ = p.copy(t, filepath.Join(here, "d"), "web:/work/sub")
+		_, _ = p.copy(t, filepath.Join(here, "d"), fmt.Sprintf("web:/work/sub/%d", i))
+	}
+	swapping()
+	theirs := 0
+	for _, name := range []string{"victim", "d"} {
+		var st unix.Stat_t
+		must(t, unix.Stat(filepath.Join(work, "sub", name), &st))
+		if st.Uid == 1000 {
+			theirs++
+		} else if st.Mode&0o777 != 0o700 {
+			t.Errorf("root's directory has mode %o", st.Mode)
+		}
+	}
+	if theirs != 1 {
+		t.Errorf("%d of the two directories are the container's user's", theirs)
+	}
+	if got := tree(t, filepath.Join(work, "sub/199")); !strings.Contains(got, `"f" -rw------- 1000:1000 f`) || !strings.Contains(got, `"l" Lrwxrwxrwx 1000:1000 -> x`) {
+		t.Errorf("%s", got)
 	}
 }

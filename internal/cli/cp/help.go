@@ -6,12 +6,14 @@ const (
 POD:PATH or NAMESPACE/POD:PATH, the other one on this machine. The container needs nothing for that, no
 tar either. A relative PATH begins at the working directory of the container's process.
 
-Into a container, SOURCE goes into TARGET if that is a directory. Out of a container, a file does so
-too, and what is in a directory goes into TARGET. Symbolic links are copied into a container, never out
-of it: cp skips them with a warning, as it does devices and FIFOs. A file appears when all of it is copied.
+Into a container, SOURCE goes into TARGET if that is a directory; of a SOURCE that ends with /. the
+content does. Out of a container, a file does so too, and what is in a directory goes into TARGET.
+Symbolic links below SOURCE are copied into a container as they are, and skipped with a warning out of
+it, as devices, FIFOs and files of the kernel always are. A file appears when all of it is copied.
 
-Copies in the container have the owner and mode of the file here if the container's process is root
-there, else that process owns them. A read-only file system stays one.`
+cp writes with the rights of the container's process. If that is root, copies have the owner and the
+mode of the file here, without setuid and setgid, else that process owns them. A read-only file system
+stays one.`
 	Example = `  podrun cp ./site web:/usr/share/nginx/html
   podrun cp web:/var/log/app.log .
   podrun cp batch/import:/data ./data -c loader`

@@ -4,9 +4,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -16,37 +18,6 @@ import (
 // temporaryName is the name of a file until all of it is written.
 func temporaryName() string { return ".podrun-cp-" + rand.Text() }
 
-// into copies into the container. What is copied goes into the directory to if that exists, as with kubectl cp.
-func (t *transfer) into(from, to string) error {
-	info, err := os.Stat(from)
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() && !info.IsDir() {
-		return fmt.Errorf("%s is neither a file nor a directory", from)
-	}
-	clean := path.Clean(t.absolute(to))
-	name := path.Base(clean)
-	within := clean
-	dir, err := t.openDirectory(to)
-	if err == nil {
-		full, err := filepath.Abs(from)
-		if err != nil {
-			return err
-		}
-		name = filepath.Base(full)
-	} else if trailing(to) != "" || name == "/" {
-		return err
-	} else {
-		within = path.Dir(clean)
-		if dir, err = t.openDirectory(within); err != nil {
-			return err
-		}
-	}
-	defer dir.Close()
-	return t.entryInto(from, info, target{dir, name, path.Join(within, name)}, 0)
-}
-
 // target is a name in a directory of the container.
 type target struct {
 	dir  *os.File
@@ -54,82 +25,153 @@ type target struct {
 	path string // for messages
 }
 
+// into copies into the container. What is copied goes into the directory to if that exists, as with kubectl cp; of a
+// source that is . or .. the content does.
+func (t *transfer) into(from, to string) (err error) {
+	e, err := named(from)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if !e.regular() && !e.directory() {
+		return fmt.Errorf("%s is %s: it is not copied", from, e.kindName())
+	}
+	if t.writer, err = t.owner.write(); err != nil {
+		return err
+	}
+	defer t.writer.stop()
+	full := path.Clean(t.absolute(to))
+	dir, err := t.openDirectory(to)
+	last := filepath.Base(from)
+	if strings.HasSuffix(from, "/.") || strings.HasSuffix(from, "/..") {
+		last = "."
+	}
+	switch {
+	case err == nil && (last == "." || last == "..") && e.directory():
+		defer dir.Close()
+		return t.childrenInto(e, dir, full, 0)
+	case err == nil:
+		defer dir.Close()
+		return t.entryInto(e, target{dir, last, path.Join(full, last)}, 0)
+	case trailing(to) != "" && !e.directory() || full == "/":
+		return err
+	}
+	if dir, err = t.openDirectory(path.Dir(full)); err != nil {
+		return err
+	}
+	defer dir.Close()
+	return t.entryInto(e, target{dir, path.Base(full), full}, 0)
+}
+
 // openDirectory opens a directory of the container.
-func (t *transfer) openDirectory(name string) (*os.File, error) {
-	f, err := sys.OpenBeneath(t.root, t.absolute(name), sys.LinksInRoot, unix.O_RDONLY|unix.O_DIRECTORY)
+func (t *transfer) openDirectory(name string) (f *os.File, err error) {
+	err = t.writer.do(func() error {
+		f, err = sys.OpenBeneath(t.root, t.absolute(name), sys.LinksInRoot, unix.O_RDONLY|unix.O_DIRECTORY)
+		return err
+	})
 	if err != nil {
 		return nil, t.fail(name, err)
 	}
 	return f, nil
 }
 
-// entryInto copies one file of this machine to a target.
-func (t *transfer) entryInto(from string, info os.FileInfo, to target, depth int) error {
-	if err := t.ctx.Err(); err != nil {
-		return err
-	}
-	var err error
-	switch mode := info.Mode(); {
-	case mode.IsRegular():
-		err = t.fileInto(from, info, to)
-	case mode.IsDir():
-		return t.directoryInto(from, info, to, depth)
-	case mode&os.ModeSymlink != 0:
-		err = t.linkInto(from, info, to)
+// entryInto copies an entry of this machine to a target.
+func (t *transfer) entryInto(e entry, to target, depth int) error {
+	switch {
+	case e.regular() && !e.ofTheKernel():
+		return t.fileInto(e, to)
+	case e.directory() && !e.ofTheKernel():
+		return t.directoryInto(e, to, depth)
+	case e.kind() == unix.S_IFLNK:
+		return t.linkInto(e, to)
+	case e.regular() || e.directory():
+		t.skip(e.Name(), "of the kernel")
 	default:
-		t.skip(from, "it is neither a file nor a directory nor a symbolic link")
+		t.skip(e.Name(), e.kindName())
 	}
-	return err
+	return nil
 }
 
 // directoryInto copies a directory with what is in it.
-func (t *transfer) directoryInto(from string, info os.FileInfo, to target, depth int) error {
+func (t *transfer) directoryInto(e entry, to target, depth int) error {
 	if depth > deepest {
-		return fmt.Errorf("%s: more than %d directories in each other", from, deepest)
+		return fmt.Errorf("%s: more than %d directories in each other", e.Name(), deepest)
 	}
-	entries, err := os.ReadDir(from)
-	if err != nil {
+	var made error
+	fd := -1
+	err := t.writer.do(func() (err error) {
+		if made = unix.Mkdirat(int(to.dir.Fd()), to.name, 0o700); made != nil && !errors.Is(made, unix.EEXIST) {
+			return made
+		}
+		const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+		fd, err = unix.Openat(int(to.dir.Fd()), to.name, flags, 0)
 		return err
-	}
-	made := unix.Mkdirat(int(to.dir.Fd()), to.name, 0o700)
-	if made != nil && !errors.Is(made, unix.EEXIST) {
-		return t.fail(to.path, made)
-	}
-	fd, err := unix.Openat(int(to.dir.Fd()), to.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
 	if err != nil {
 		return t.fail(to.path, err)
 	}
 	dir := os.NewFile(uintptr(fd), to.path)
 	defer dir.Close()
-	for _, e := range entries {
-		path := filepath.Join(from, e.Name())
-		info, err := e.Info()
-		if err == nil {
-			err = t.entryInto(path, info, target{dir, e.Name(), filepath.Join(to.path, e.Name())}, depth+1)
-		}
-		switch {
-		case t.ctx.Err() != nil:
-			return t.ctx.Err()
-		case err != nil && !errors.Is(err, os.ErrNotExist):
-			t.miss(err)
-		}
+	if err := t.childrenInto(e, dir, to.path, depth+1); err != nil {
+		return err
 	}
 	if made != nil {
 		return nil // it was there, and stays whose it is
 	}
-	if err := t.settle(fd, info); err != nil {
+	if err := t.writer.do(func() error { return t.settle(fd, e) }); err != nil {
 		return t.fail(to.path, err)
 	}
 	return nil
 }
 
-// settle gives a file in the container its owner and mode.
-func (t *transfer) settle(fd int, info os.FileInfo) error {
-	uid, gid := t.owner.ofInfo(info, t.preserve)
-	if err := unix.Fchown(fd, uid, gid); err != nil {
+// childrenInto copies what is in a directory.
+func (t *transfer) childrenInto(e entry, to *os.File, shown string, depth int) error {
+	from, err := e.open()
+	if err != nil {
 		return err
 	}
-	mode := info.Mode().Perm()
+	defer from.Close()
+	for {
+		names, err := from.Readdirnames(1000)
+		for _, name := range names {
+			err := t.childInto(from, name, target{to, name, path.Join(shown, name)}, depth)
+			if t.ctx.Err() != nil {
+				return t.ctx.Err()
+			}
+			if err != nil {
+				t.miss(err)
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+func (t *transfer) childInto(from *os.File, name string, to target, depth int) error {
+	e, err := entryIn(from, name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // removed since the directory was read
+	}
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return t.entryInto(e, to, depth)
+}
+
+// settle gives what the writer made its owner and mode. What another user than root made is that user's already.
+func (t *transfer) settle(fd int, of entry) error {
+	if t.owner.root() {
+		uid, gid := t.owner.of(of.st.Uid, of.st.Gid, t.preserve)
+		if err := unix.Fchown(fd, uid, gid); err != nil {
+			return err
+		}
+	}
+	mode := of.perm()
 	if !t.preserve {
 		mode &^= 0o022
 	}
@@ -137,22 +179,25 @@ func (t *transfer) settle(fd int, info os.FileInfo) error {
 }
 
 // fileInto copies a file. It appears when all of it is written; a copy that fails leaves what had the name.
-func (t *transfer) fileInto(from string, info os.FileInfo, to target) error {
-	in, err := os.Open(from)
+func (t *transfer) fileInto(e entry, to target) error {
+	in, err := e.open()
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	temporary := temporaryName()
-	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(int(to.dir.Fd()), temporary, flags, 0o600)
+	temporary, fd := temporaryName(), -1
+	err = t.writer.do(func() (err error) {
+		const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
+		fd, err = unix.Openat(int(to.dir.Fd()), temporary, flags, 0o600)
+		return err
+	})
 	if err != nil {
 		return t.fail(to.path, err)
 	}
 	out := os.NewFile(uintptr(fd), to.path)
 	err = t.content(out, in)
 	if err == nil {
-		err = t.settle(fd, info)
+		err = t.writer.do(func() error { return t.settle(fd, e) })
 	}
 	if closed := out.Close(); err == nil {
 		err = closed
@@ -160,64 +205,66 @@ func (t *transfer) fileInto(from string, info os.FileInfo, to target) error {
 	return t.finish(temporary, to, err)
 }
 
-// linkInto copies a symbolic link as it is: it leads to a path of the container.
-func (t *transfer) linkInto(from string, info os.FileInfo, to target) error {
-	leads, err := os.Readlink(from)
+// linkInto copies a symbolic link as it is: it leads to a path of the container. It is the writer's.
+func (t *transfer) linkInto(e entry, to target) error {
+	leads := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(e.Fd()), "", leads)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", e.Name(), err)
 	}
 	temporary := temporaryName()
-	if err := unix.Symlinkat(leads, int(to.dir.Fd()), temporary); err != nil {
+	err = t.writer.do(func() error { return unix.Symlinkat(string(leads[:n]), int(to.dir.Fd()), temporary) })
+	if err != nil {
 		return t.fail(to.path, err)
 	}
-	uid, gid := t.owner.ofInfo(info, t.preserve)
-	err = unix.Fchownat(int(to.dir.Fd()), temporary, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
-	return t.finish(temporary, to, err)
+	return t.finish(temporary, to, nil)
 }
 
 // finish gives what was written its name, or removes it if that failed.
 func (t *transfer) finish(temporary string, to target, err error) error {
 	dir := int(to.dir.Fd())
-	if err == nil {
-		err = t.replaceable(to)
+	err = t.writer.do(func() error {
+		if err == nil {
+			err = replaceable(to)
+		}
+		if err == nil {
+			err = unix.Renameat(dir, temporary, dir, to.name)
+		}
+		if err != nil {
+			_ = unix.Unlinkat(dir, temporary, 0)
+		}
+		return err
+	})
+	if err != nil {
+		return t.fail(to.path, err)
 	}
-	if err == nil {
-		err = unix.Renameat(dir, temporary, dir, to.name)
-	}
-	if err == nil {
-		return nil
-	}
-	_ = unix.Unlinkat(dir, temporary, 0)
-	return t.fail(to.path, err)
+	return nil
 }
 
 // replaceable returns why what has the name of a target is not replaced.
-func (t *transfer) replaceable(to target) error {
-	var st unix.Stat_t
-	if unix.Fstatat(int(to.dir.Fd()), to.name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return nil
+func replaceable(to target) error {
+	e, err := entryIn(to.dir, to.name)
+	if err != nil {
+		return nil // there is nothing, or the new name fails
 	}
-	switch kind(&st) {
-	case unix.S_IFDIR:
-		return errors.New("is a directory")
-	case unix.S_IFREG, unix.S_IFLNK:
-	default:
-		return errors.New("is " + kindName(kind(&st)))
+	defer e.Close()
+	if !e.regular() && e.kind() != unix.S_IFLNK {
+		return errors.New("is " + e.kindName())
 	}
 	// A new file in the place of a mount in another mount namespace would end the mount.
-	file, err := mountOf(int(to.dir.Fd()), to.name, unix.AT_SYMLINK_NOFOLLOW)
+	file, err := mountOf(e.File)
 	if err != nil {
 		return err
 	}
-	if dir, err := mountOf(int(to.dir.Fd()), "", unix.AT_EMPTY_PATH); err != nil || dir != file {
+	if dir, err := mountOf(to.dir); err != nil || dir != file {
 		return errors.Join(err, errors.New("is a mount of its own"))
 	}
 	return nil
 }
 
-// mountOf identifies the mount that a file is on.
-func mountOf(dir int, name string, flags int) (mount [3]uint64, err error) {
+// mountOf identifies the mount that a file is on. Before Linux 5.8 that is the file system.
+func mountOf(f *os.File) (mount [3]uint64, err error) {
 	var st unix.Statx_t
-	err = unix.Statx(dir, name, flags, unix.STATX_MNT_ID, &st)
-	return [3]uint64{st.Mnt_id, uint64(st.Dev_major), uint64(st.Dev_minor)}, err // before Linux 5.8 the first one is 0
+	err = unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
+	return [3]uint64{st.Mnt_id, uint64(st.Dev_major), uint64(st.Dev_minor)}, err
 }

@@ -3,19 +3,21 @@ package cp
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/sys"
 )
 
-// owner is who owns what is written into a container.
+// owner is who writes into a container. All IDs are as this machine sees them.
 type owner struct {
-	// uid and gid are the user and group of the container's process, rootUID and rootGID those that are 0 in its
-	// user namespace. All are as this machine sees them.
+	// uid, gid and groups are those of the container's process; rootUID and rootGID are 0 in its user namespace.
 	uid, gid, rootUID, rootGID int
+	groups                     []uint32
 	uids, gids                 []idRange
 }
 
@@ -34,16 +36,28 @@ func readOwner(at func(name string) string) (o owner, err error) {
 	if err != nil {
 		return o, err
 	}
-	var real int
 	for line := range strings.SplitSeq(string(status), "\n") {
-		if rest, is := strings.CutPrefix(line, "Uid:"); is {
+		var real int
+		name, rest, _ := strings.Cut(line, ":")
+		switch name {
+		case "Uid":
 			_, err = fmt.Sscan(rest, &real, &o.uid)
-		} else if rest, is := strings.CutPrefix(line, "Gid:"); is && err == nil {
+		case "Gid":
 			_, err = fmt.Sscan(rest, &real, &o.gid)
+		case "Groups":
+			for group := range strings.FieldsSeq(rest) {
+				var id uint32
+				if _, err = fmt.Sscan(group, &id); err == nil {
+					o.groups = append(o.groups, id)
+				}
+			}
+		}
+		if err != nil {
+			return o, err
 		}
 	}
 	o.rootUID, o.rootGID = outside(o.uids, 0, o.uid), outside(o.gids, 0, o.gid)
-	return o, err
+	return o, nil
 }
 
 func readRanges(file string) (all []idRange, err error) {
@@ -68,41 +82,79 @@ func outside(all []idRange, id, otherwise int) int {
 	return otherwise
 }
 
-// of returns who owns the copy of a file: as with tar in the container, its owner if the process is root and
-// preserve says so, else the process.
+// root reports that the process is root in its user namespace.
+func (o owner) root() bool { return o.uid == o.rootUID }
+
+// of returns who owns the copy of a file that root of the container writes: the same user there, as with tar, or root.
 func (o owner) of(uid, gid uint32, preserve bool) (int, int) {
-	if !preserve || o.uid != o.rootUID {
-		return o.uid, o.gid
+	if !preserve {
+		return o.rootUID, o.rootGID
 	}
 	return outside(o.uids, int(uid), o.rootUID), outside(o.gids, int(gid), o.rootGID)
 }
 
-// ofInfo is of for a file of this machine.
-func (o owner) ofInfo(info os.FileInfo, preserve bool) (int, int) {
-	st := info.Sys().(*syscall.Stat_t)
-	return o.of(st.Uid, st.Gid, preserve)
-}
+// writer runs functions on a thread that has the rights of the container's process in file systems: of root in its user
+// namespace everything, of another user no more than the kernel lets that user do. Nothing has to be given to that user
+// afterwards, by a name that the container may have given to another file meanwhile.
+type writer struct{ calls chan func() }
 
-// as calls f on a thread of its own that creates files as root of the container's user namespace, with all
-// capabilities: files of another owner cannot be created on a mount whose IDs are mapped.
-func (o owner) as(f func() error) error {
-	if o.rootUID == 0 && o.rootGID == 0 {
-		return f()
+// write starts a writer. It ends with stop.
+func (o owner) write() (w writer, err error) {
+	w = writer{make(chan func())}
+	ready := make(chan error)
+	go func() {
+		_ = sys.OnOwnThread(func() error {
+			err := o.become()
+			ready <- err
+			for f := range w.calls {
+				f()
+			}
+			return err
+		})
+	}()
+	if err := <-ready; err != nil {
+		close(w.calls)
+		return w, fmt.Errorf("becoming the container's user %d: %w", o.uid, err)
 	}
-	return sys.OnOwnThread(func() error {
-		if err := o.become(); err != nil {
-			return fmt.Errorf("becoming user %d of the container: %w", o.rootUID, err)
-		}
-		return f()
-	})
+	return w, nil
 }
 
+func (w writer) stop() { close(w.calls) }
+
+// do runs f and waits for it.
+func (w writer) do(f func() error) (err error) {
+	done := make(chan struct{})
+	w.calls <- func() {
+		err = f()
+		close(done)
+	}
+	<-done
+	return err
+}
+
+// become gives this thread the rights of a writer.
 func (o owner) become() error {
-	if err := syscall.Setfsgid(o.rootGID); err != nil {
+	if o.rootUID == 0 && o.root() {
+		return nil
+	}
+	groups, uid, gid := o.groups, o.uid, o.gid
+	if o.root() {
+		gid = o.rootGID
+	}
+	groups = slices.Concat(groups, []uint32{uint32(gid)})
+	// Not the functions of package syscall: they change all threads of the process.
+	_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&groups[0])), 0)
+	if errno != 0 {
+		return errno
+	}
+	if err := syscall.Setfsgid(gid); err != nil {
 		return err
 	}
-	if err := syscall.Setfsuid(o.rootUID); err != nil {
+	if err := syscall.Setfsuid(uid); err != nil {
 		return err
+	}
+	if !o.root() {
+		return nil
 	}
 	// The kernel has taken those capabilities that are about files from the effective ones.
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
