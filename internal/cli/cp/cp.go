@@ -1,9 +1,9 @@
 // Package cp copies files into containers and out of them, for podrun cp. It needs nothing in the container, no tar
 // either: it reads and writes what the container's first process sees beneath /proc/PID/root.
 //
-// What is in a container is a stranger's, and what is on this machine may be too, such as a volume of a container. Nothing
-// is written on this machine outside the directory that the user names, no link or device is made here, and nothing is
-// opened that is not a regular file or a directory.
+// What is in a container is a stranger's, and what is on this machine may be too, such as a volume of a container.
+// Nothing is written on this machine outside the directory that the user names, no link or device is made here, and
+// nothing is opened that is not a regular file or a directory.
 //
 // Begin reading at Copier.Copy.
 package cp

@@ -9,9 +9,9 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// entry is a file, on either side, by a descriptor that can be inspected and opens nothing. So it stays the file that was
-// inspected, whatever is done to its name. Neither side is trusted: what is copied into a container may be a volume of
-// another one, or a directory of another user.
+// entry is a file, on either side, by a descriptor that can be inspected and opens nothing. So it stays the file that
+// was inspected, whatever is done to its name. Neither side is trusted: what is copied into a container may be a
+// volume of another one, or a directory of another user.
 type entry struct {
 	*os.File
 	st unix.Stat_t

@@ -117,8 +117,8 @@ func (t *transfer) entryOut(dir *os.File, from string, root *os.Root, to string,
 	return t.directoryOut(e, from, root, to, depth+1)
 }
 
-// fileOut copies a file of the container to a name beneath root. A copy that fails leaves what had the name. The new file
-// has the mode of the old one as far as the umask permits.
+// fileOut copies a file of the container to a name beneath root. A copy that fails leaves what had the name. The new
+// file has the mode of the old one as far as the umask permits.
 func (t *transfer) fileOut(e entry, from string, root *os.Root, to string) error {
 	if info, err := root.Lstat(to); err == nil && !info.Mode().IsRegular() && info.Mode()&os.ModeSymlink == 0 {
 		return fmt.Errorf("%s is not a regular file", filepath.Join(root.Name(), to))

@@ -65,6 +65,7 @@ func PodNames(args []string) ([]string, error) {
 		if len(names) == 0 {
 			return nil, fmt.Errorf("%s: a name is missing", args[0])
 		}
+		names = slices.Clone(names) // they may be args
 		for i := range names {
 			names[i] = strings.ToLower(string(kind)) + "/" + names[i]
 		}

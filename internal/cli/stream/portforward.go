@@ -139,7 +139,11 @@ func listenFor(addresses []string, f Forward) ([]net.Listener, error) {
 		}
 		port := f.local
 		for i, host := range hosts {
-			l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
+			network := "tcp4" // else 0.0.0.0 stands for all of IPv6 too
+			if strings.Contains(host, ":") {
+				network = "tcp6"
+			}
+			l, err := net.Listen(network, net.JoinHostPort(host, strconv.Itoa(int(port))))
 			if err != nil && i > 0 {
 				continue // the machine may have no IPv6
 			}

@@ -144,13 +144,15 @@ func Decide(in Input) Plan {
 		d.failed = parse(*d.h.Status.FailedIndexes)
 	}
 	if Finished(&d.h.Status) == nil {
-		d.setBack()
+		d.h.setBack(d.Now)
 		d.observe()
 		d.judge()
 		d.manage()
 	}
 	d.expire()
-	d.drop()
+	// The pods that have ended, as is recorded, and that are not seen to have: their checkpoints are lost or old.
+	// They are removed, and would start again if they were wanted again when a status says what became of them.
+	d.h.Tries = slices.DeleteFunc(d.h.Tries, func(t Try) bool { return t.Outcome != "" && !d.hasEnded(d.h.Run, t) })
 	d.count()
 	return Plan{History: d.h, Pods: d.wanted(), Next: d.next}
 }
@@ -263,39 +265,6 @@ func (d *decision) lose(index int, one Failures) {
 			d.h.Indexes = map[int]Failures{}
 		}
 		d.h.Indexes[index] = d.h.Indexes[index].plus(one)
-	}
-}
-
-func (f Failures) plus(one Failures) Failures {
-	f.Tries, f.Failed, f.Count = f.Tries+one.Tries, f.Failed+one.Failed, f.Count+one.Count
-	if one.Last.After(f.Last) {
-		f.Last = one.Last
-	}
-	return f
-}
-
-// until returns when the next try may begin after failures.
-func (d *decision) until(f Failures) time.Time {
-	if f.Failed == 0 {
-		return d.Now
-	}
-	delay := firstBackoff
-	for n := 1; n < f.Failed && delay < maxBackoff; n++ {
-		delay *= 2
-	}
-	return f.Last.Add(min(delay, maxBackoff))
-}
-
-// setBack begins a back-off anew of which the clock was set back meanwhile.
-func (d *decision) setBack() {
-	if d.h.Failures.Last.After(d.Now) {
-		d.h.Failures.Last = d.Now
-	}
-	for i, f := range d.h.Indexes {
-		if f.Last.After(d.Now) {
-			f.Last = d.Now
-			d.h.Indexes[i] = f
-		}
 	}
 }
 
@@ -486,21 +455,9 @@ func (d *decision) count() {
 // another one would run again.
 func (d *decision) wanted() (all []Try) {
 	for _, t := range d.h.Tries {
-		if t.active() || t.Outcome != "" && d.known(t) {
+		if t.active() || t.Outcome != "" && d.hasEnded(d.h.Run, t) {
 			all = append(all, t)
 		}
 	}
 	return all
-}
-
-// known reports that a pod exists and is known to have ended.
-func (d *decision) known(t Try) bool {
-	o, exists := d.pod(t.Name)
-	return exists && (o.ended() != "" || o.Pod == nil && o.Ended)
-}
-
-// drop forgets the pods that have ended, as is recorded, and that are not known to have: their checkpoints are lost or
-// old. They are removed, and would start again if they were wanted again when a status says what became of them.
-func (d *decision) drop() {
-	d.h.Tries = slices.DeleteFunc(d.h.Tries, func(t Try) bool { return t.Outcome != "" && !d.known(t) })
 }
