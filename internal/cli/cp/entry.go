@@ -88,5 +88,5 @@ var kernels = map[int64]bool{
 // ofTheKernel reports that a file is not one of a disk or of memory.
 func (e entry) ofTheKernel() bool {
 	var st unix.Statfs_t
-	return unix.Fstatfs(int(e.Fd()), &st) != nil || kernels[int64(st.Type)]
+	return unix.Fstatfs(int(e.Fd()), &st) != nil || kernels[st.Type]
 }

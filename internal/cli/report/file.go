@@ -69,6 +69,9 @@ func (r *File) write(suites junitSuites) error {
 // because the file may be a FIFO without a reader. Half of the time is for reading the reports of containers: however
 // long these take, podrun's own results are written.
 func (r *File) ResultsUntil(result Run, timeout time.Duration, interrupted <-chan struct{}) error {
+	if r.Path == "" {
+		return nil
+	}
 	result.until = time.Now().Add(timeout / 2)
 	written := make(chan error, 1)
 	go func() { written <- r.Results(result) }()
@@ -79,9 +82,17 @@ func (r *File) ResultsUntil(result Run, timeout time.Duration, interrupted <-cha
 		return err
 	case <-timer.C:
 	case <-interrupted:
+		select {
+		case err := <-written:
+			return err
+		case <-time.After(fileTime): // a file is written by then
+		}
 	}
 	return fmt.Errorf("the report is not written: nobody reads %s", r.Path)
 }
+
+// fileTime is how long the report may take after an interrupt.
+const fileTime = 200 * time.Millisecond
 
 // CheckPath returns an error if the file can be neither written nor created.
 func (r *File) CheckPath() error {
