@@ -15,7 +15,7 @@ func cpCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:               "cp SOURCE TARGET",
 		Short:             "Copy files into a container or out of it",
-		Long:              cp.Long,
+		Long:              cp.Help,
 		Example:           cp.Example,
 		Args:              argCount(2, 2),
 		ValidArgsFunction: a.completeFileSpecs,

@@ -86,8 +86,7 @@ func (r *Record) Add(c *checkpoint.Checkpoint) {
 	if of == "" {
 		return
 	}
-	ended := len(c.Instances) > 0 &&
-		!slices.ContainsFunc(c.Instances, func(i pod.Container) bool { return i.State != pod.Exited })
+	ended := len(c.Instances) > 0 && allExited(c)
 	r.exists[c.Key()] = of
 	if isJob(c.Pod) {
 		r.pods[c.Key()] = jobs.Observed{Run: workload.RunOf(c.Pod), Ended: ended}
@@ -268,7 +267,12 @@ func (r *Record) ended(p *v1.Pod) bool {
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return true
 	}
-	return err == nil && !slices.ContainsFunc(c.Instances, func(i pod.Container) bool { return i.State != pod.Exited })
+	return err == nil && allExited(c)
+}
+
+// allExited reports that none of the instances that are recorded may run.
+func allExited(c *checkpoint.Checkpoint) bool {
+	return !slices.ContainsFunc(c.Instances, func(i pod.Container) bool { return i.State != pod.Exited })
 }
 
 // sameForJob reports that two statuses of a pod mean the same for its Job.

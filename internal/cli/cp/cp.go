@@ -10,8 +10,10 @@ package cp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"podrun.io/podrun/internal/cli"
@@ -38,7 +40,7 @@ func (c *Copier) Copy(ctx context.Context, of Instance, from, to FileSpec) error
 		defer files.root.Close()
 		t := &transfer{ctx: ctx, container: files, errOut: c.ErrOut, preserve: c.Preserve}
 		err := t.run(from, to)
-		if err == nil { // else its volumes may have been gone when they were copied
+		if err == nil { // if it has ended, its volumes may have been gone when they were copied
 			err = files.check(ctx, c.Runtime)
 		}
 		done <- err
@@ -105,6 +107,33 @@ func (t *transfer) skip(name, why string) {
 func (t *transfer) miss(err error) {
 	t.failed++
 	cli.Warnf(t.errOut, "%v", err)
+}
+
+// children calls each with the names in a directory, which it opens. What fails is said, and the others follow.
+func (t *transfer) children(e entry, each func(dir *os.File, name string) error) error {
+	dir, err := e.open()
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	for {
+		names, err := dir.Readdirnames(1000)
+		for _, name := range names {
+			err := each(dir, name)
+			if t.ctx.Err() != nil {
+				return t.ctx.Err()
+			}
+			if err != nil {
+				t.miss(err)
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
 }
 
 // content copies a file of this machine.

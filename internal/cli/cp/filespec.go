@@ -33,7 +33,7 @@ func ParseFileSpec(text string) (FileSpec, error) {
 		p.Namespace, p.Pod = namespace, name
 	}
 	switch {
-	case p.Pod == "" || strings.Contains(p.Pod, "/") || strings.HasPrefix(of, "/"):
+	case p.Pod == "" || strings.Contains(p.Pod, "/"):
 		return FileSpec{}, fmt.Errorf("%q must be PATH, POD:PATH or NAMESPACE/POD:PATH", text)
 	case path == "":
 		return FileSpec{}, fmt.Errorf("%q has no path after the colon", text)

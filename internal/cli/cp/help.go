@@ -1,8 +1,8 @@
 package cp
 
-// Long and Example are the help of the command.
+// Help and Example are the help of the command.
 const (
-	Long = `cp copies a file or a directory from SOURCE to TARGET. One of them is in a running container, as
+	Help = `cp copies a file or a directory from SOURCE to TARGET. One of them is in a running container, as
 POD:PATH or NAMESPACE/POD:PATH, the other one on this machine. The container needs nothing for that, no
 tar either. A relative PATH begins at the working directory of the container's process.
 

@@ -4,11 +4,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -43,9 +41,6 @@ func (t *transfer) into(from, to string) (err error) {
 	full := path.Clean(t.absolute(to))
 	dir, err := t.openDirectory(to)
 	last := filepath.Base(from)
-	if strings.HasSuffix(from, "/.") || strings.HasSuffix(from, "/..") {
-		last = "."
-	}
 	switch {
 	case err == nil && (last == "." || last == "..") && e.directory():
 		defer dir.Close()
@@ -126,29 +121,9 @@ func (t *transfer) directoryInto(e entry, to target, depth int) error {
 
 // childrenInto copies what is in a directory.
 func (t *transfer) childrenInto(e entry, to *os.File, shown string, depth int) error {
-	from, err := e.open()
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	for {
-		names, err := from.Readdirnames(1000)
-		for _, name := range names {
-			err := t.childInto(from, name, target{to, name, path.Join(shown, name)}, depth)
-			if t.ctx.Err() != nil {
-				return t.ctx.Err()
-			}
-			if err != nil {
-				t.miss(err)
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
-	}
+	return t.children(e, func(from *os.File, name string) error {
+		return t.childInto(from, name, target{to, name, path.Join(shown, name)}, depth)
+	})
 }
 
 func (t *transfer) childInto(from *os.File, name string, to target, depth int) error {

@@ -3,7 +3,6 @@ package cp
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -66,29 +65,13 @@ func (t *transfer) directoryOut(e entry, from string, root *os.Root, to string, 
 	if depth > deepest {
 		return fmt.Errorf("%s: more than %d directories in each other", t.shown(from), deepest)
 	}
-	dir, err := e.open()
-	if err != nil {
-		return t.fail(from, err)
+	err := t.children(e, func(dir *os.File, name string) error {
+		return t.entryOut(dir, path.Join(from, name), root, filepath.Join(to, name), depth)
+	})
+	if err != nil && t.ctx.Err() == nil {
+		err = t.fail(from, err)
 	}
-	defer dir.Close()
-	for {
-		names, err := dir.Readdirnames(1000)
-		for _, name := range names {
-			err := t.entryOut(dir, path.Join(from, name), root, filepath.Join(to, name), depth)
-			if t.ctx.Err() != nil {
-				return t.ctx.Err()
-			}
-			if err != nil {
-				t.miss(err)
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return t.fail(from, err)
-		}
-	}
+	return err
 }
 
 // entryOut copies one entry of a directory.

@@ -90,20 +90,18 @@ func openArchive(ctx context.Context, file string) (*os.File, error) {
 	case info.Mode().IsRegular() && info.Size() == 0:
 		return nil, fmt.Errorf("%s: is empty, not an archive of images", file)
 	}
-	opened := make(chan *os.File, 1)
+	var f *os.File
+	opened := make(chan error, 1)
 	go func() {
-		f, openErr := os.Open(file)
-		err = fileerror.Named(openErr)
-		opened <- f
+		var err error
+		f, err = os.Open(file)
+		opened <- err
 	}()
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case f := <-opened:
-		if f == nil {
-			return nil, err
-		}
-		return f, nil
+	case err := <-opened:
+		return f, fileerror.Named(err)
 	}
 }
 

@@ -34,9 +34,3 @@ func (h *History) setBack(now time.Time) {
 		}
 	}
 }
-
-// hasEnded reports that the pod of a try exists and is seen to have ended.
-func (in Input) hasEnded(run string, t Try) bool {
-	o, exists := in.Pods[t.Name]
-	return exists && o.Run == run && (o.ended() != "" || o.Pod == nil && o.Ended)
-}

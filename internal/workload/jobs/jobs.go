@@ -97,6 +97,9 @@ func (o Observed) ended() v1.PodPhase {
 	return o.Pod.Status.Phase
 }
 
+// over reports that the pod is seen to have ended, by its status or else by its checkpoint.
+func (o Observed) over() bool { return o.ended() != "" || o.Pod == nil && o.Ended }
+
 // Input is everything that Decide decides from.
 type Input struct {
 	// Job has its defaults.
@@ -152,7 +155,10 @@ func Decide(in Input) Plan {
 	d.expire()
 	// The pods that have ended, as is recorded, and that are not seen to have: their checkpoints are lost or old.
 	// They are removed, and would start again if they were wanted again when a status says what became of them.
-	d.h.Tries = slices.DeleteFunc(d.h.Tries, func(t Try) bool { return t.Outcome != "" && !d.hasEnded(d.h.Run, t) })
+	d.h.Tries = slices.DeleteFunc(d.h.Tries, func(t Try) bool {
+		o, _ := d.pod(t.Name)
+		return t.Outcome != "" && !o.over()
+	})
 	d.count()
 	return Plan{History: d.h, Pods: d.wanted(), Next: d.next}
 }
@@ -191,10 +197,13 @@ func (in Input) indexed() bool {
 	return mode != nil && *mode == batchv1.IndexedCompletion
 }
 
-// pod returns what is known of a pod of this run.
+// pod returns what is known of a pod of this run, and whether it exists.
 func (d *decision) pod(name string) (Observed, bool) {
 	o, exists := d.Pods[name]
-	return o, exists && o.Run == d.h.Run
+	if o.Run != d.h.Run {
+		return Observed{}, false
+	}
+	return o, exists
 }
 
 // wakeAt makes Next at most t.
@@ -455,7 +464,7 @@ func (d *decision) count() {
 // another one would run again.
 func (d *decision) wanted() (all []Try) {
 	for _, t := range d.h.Tries {
-		if t.active() || t.Outcome != "" && d.hasEnded(d.h.Run, t) {
+		if o, _ := d.pod(t.Name); t.active() || t.Outcome != "" && o.over() {
 			all = append(all, t)
 		}
 	}
