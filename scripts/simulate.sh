@@ -60,7 +60,7 @@ printf '{"Replace":{"%s":"%s","%s":"%s","%s":"%s"}}' "$runtime/rand.go" "$dir/ra
 	"$runtime/select.go" "$dir/select.go" >"$dir/overlay"
 go test -c -overlay "$dir/overlay" -o "$dir/simulate" ./internal/agent
 cd internal/agent
-export GOMAXPROCS=1 GOGC=off
+export GOMAXPROCS=1 GOGC=off GODEBUG=adaptivestackstart=1
 if [ "$1" = seed ]; then
 	"$dir/simulate" -test.run 'TestSimulate$' -test.v -from="$2" -seeds=1 -trace
 	exit

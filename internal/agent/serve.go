@@ -159,7 +159,8 @@ func (s *service) newPods() *shutdown.Pods {
 func (s *service) pass(ctx context.Context, in <-chan manifest.Desired, out chan<- manifest.Desired) {
 	ready := false
 	logged := problems.Log{Events: s.events}
-	file := problems.File{Path: s.o.Dirs.StatusFiles().ManifestProblems()}
+	files := s.o.Dirs.StatusFiles()
+	file, workloads := problems.File{Path: files.ManifestProblems()}, status.WorkloadsFile{Path: files.Workloads()}
 	for {
 		select {
 		case <-ctx.Done():
@@ -170,7 +171,7 @@ func (s *service) pass(ctx context.Context, in <-chan manifest.Desired, out chan
 			}
 			s.info.SetDesired(want)
 			logged.Report(s.o.Log, want)
-			saved := errors.Join(file.Write(want.Problems), status.SaveWorkloads(s.o.Dirs, want))
+			saved := errors.Join(file.Write(want.Problems), workloads.Write(want))
 			if err := saved; err != nil {
 				s.o.Log.Warn("podrun get cannot show manifest problems or workloads", "err", err)
 			}

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"log/slog"
 	"os"
 	goruntime "runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -133,19 +134,27 @@ func (p *process) enter(ctx context.Context, call, object string) (late, err err
 	return late, err
 }
 
-// callers names the functions that a call comes from: two goroutines may make the same call at one instant, and each
-// has random numbers of its own.
+// callers stands for the functions that a call comes from: two goroutines may make the same call at one instant, and
+// each has random numbers of its own.
 func callers() string {
-	var all [24]uintptr
-	var text strings.Builder
-	frames := goruntime.CallersFrames(all[:goruntime.Callers(3, all[:])])
-	for {
-		frame, more := frames.Next()
-		if text.WriteString(frame.Function); !more {
-			return text.String()
-		}
+	var at [24]uintptr
+	n := goruntime.Callers(3, at[:])
+	if known, is := callersAt.Load(at); is {
+		return known.(string)
 	}
+	all := fnv.New64a()
+	for frames, more := goruntime.CallersFrames(at[:n]), true; more; {
+		var frame goruntime.Frame
+		frame, more = frames.Next()
+		_, _ = io.WriteString(all, frame.Function)
+	}
+	found := fmt.Sprintf(" %x", all.Sum64())
+	callersAt.Store(at, found)
+	return found
 }
+
+// callersAt remembers what callers has found, by where the calls return to.
+var callersAt sync.Map
 
 // mutate makes a change of a pod's.
 func (p *process) mutate(ctx context.Context, call, object string, key pod.Key, change func() error) error {

@@ -122,9 +122,19 @@ func effective(spelled string, name v1.ResourceName) (request, limit resource.Qu
 	return own.Requests[name], limit
 }
 
-// SameSize reports whether a and b have the same resources, in all containers and as a whole.
+// SameSize reports whether a and b, which have the same containers, have the same resources, in all
+// containers and as a whole.
 func SameSize(a, b *v1.Pod) bool {
-	return equality.Semantic.DeepEqual(a, Sized(a, b))
+	has := map[string]*v1.Container{}
+	for _, c := range AllContainers(b) {
+		has[c.Name] = c
+	}
+	for _, c := range AllContainers(a) {
+		if of := has[c.Name]; of != nil && !equality.Semantic.DeepEqual(c.Resources, of.Resources) {
+			return false
+		}
+	}
+	return equality.Semantic.DeepEqual(a.Spec.Resources, b.Spec.Resources)
 }
 
 // Sized returns a copy of p with the resources of like, which has the same containers.

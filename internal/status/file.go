@@ -41,11 +41,11 @@ func NewFiles(dirs layout.Dirs) *Files {
 
 // Publish replaces p's file if its content changes.
 func (f *Files) Publish(p *v1.Pod, _ bool) error {
-	out := p.DeepCopy()
+	out := *p
 	out.APIVersion, out.Kind = "v1", "Pod"
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.write(out)
+	return f.write(&out)
 }
 
 // write replaces a file if its content changes.

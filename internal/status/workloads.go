@@ -1,6 +1,7 @@
 package status
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,8 +31,15 @@ type Workload struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// SaveWorkloads saves the workloads of what serve runs. They are output: no decision depends on them.
-func SaveWorkloads(dirs layout.Dirs, d manifest.Desired) error {
+// WorkloadsFile is the file with the workloads of what serve runs. It is output: no decision depends on it.
+type WorkloadsFile struct {
+	// Path is the file.
+	Path string
+	last []byte
+}
+
+// Write replaces the file if its contents change.
+func (f *WorkloadsFile) Write(d manifest.Desired) error {
 	saved := []Workload{}
 	for _, w := range d.Workloads {
 		one, err := workloadOf(w, d)
@@ -41,12 +49,16 @@ func SaveWorkloads(dirs layout.Dirs, d manifest.Desired) error {
 		saved = append(saved, one)
 	}
 	text, err := json.Marshal(saved)
+	if err == nil && bytes.Equal(text, f.last) {
+		return nil
+	}
 	if err == nil {
-		err = sys.WriteFile(dirs.StatusFiles().Workloads(), text, 0o600)
+		err = sys.WriteFile(f.Path, text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("saving workloads: %w", err)
 	}
+	f.last = text
 	return nil
 }
 
