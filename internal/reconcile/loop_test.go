@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -457,7 +458,8 @@ func TestStrayIsStoppedOnlyWhenSure(t *testing.T) {
 func TestManifestIsKeptOnlyWhenItChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
-		h := start(t, rt)
+		full := atomic.Bool{}
+		h := start(t, rt, func(o *reconcile.Options) { o.Data = fullDisk{o.Data, &full} })
 		defer h.stop()
 		saves := func() (n int) {
 			for _, call := range rt.Calls() {
@@ -482,7 +484,29 @@ func TestManifestIsKeptOnlyWhenItChanged(t *testing.T) {
 		if p, err := rt.LoadPod("u1"); err != nil || manifest.OriginOf(p).Path != "/m/renamed.yaml" {
 			t.Errorf("kept: %v %v", p.Annotations, err)
 		}
+		full.Store(true)
+		moved = web()
+		moved.Annotations[manifest.AnnotationManifest] = "/m/again.yaml"
+		h.want(moved)
+		full.Store(false)
+		after(5 * time.Second) // nothing else changes
+		if p, err := rt.LoadPod("u1"); err != nil || manifest.OriginOf(p).Path != "/m/again.yaml" {
+			t.Errorf("kept after a failure: %v %v", p.Annotations, err)
+		}
 	})
+}
+
+// fullDisk is Data that fails to save manifests while full.
+type fullDisk struct {
+	runtime.Data
+	full *atomic.Bool
+}
+
+func (d fullDisk) SavePod(p *v1.Pod, owner string) error {
+	if d.full.Load() {
+		return errors.New("the disk is full")
+	}
+	return d.Data.SavePod(p, owner)
 }
 
 func TestBadManifestIsShownUntilMended(t *testing.T) {

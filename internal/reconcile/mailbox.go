@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"reflect"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -40,9 +41,15 @@ type mailbox struct {
 
 func newMailbox() *mailbox { return &mailbox{changed: make(chan struct{}, 1)} }
 
-// put replaces the desire and wakes the worker.
+// put replaces the desire and wakes the worker, unless it is the same: a set of manifests in which one pod
+// changes has all others too.
 func (m *mailbox) put(d desiredPod) {
 	m.mu.Lock()
+	last := m.newest
+	if d.pod != nil && d.pod == last.pod && d.bad == last.bad && reflect.DeepEqual(d.objects, last.objects) {
+		m.mu.Unlock()
+		return
+	}
 	m.newest = d
 	m.version++
 	m.cancelUnwanted()

@@ -44,9 +44,11 @@ type worker struct {
 	// outdated reports that the pod has not been inspected since the last action, or since this
 	// process acquired it.
 	outdated bool
+	// unsaved reports that the manifest of the chosen revision could not be saved.
+	unsaved bool
 }
 
-// refreshAgain is the delay before volumes and statuses that could not be updated are tried again.
+// refreshAgain is the delay before volumes, statuses and manifests that could not be saved are tried again.
 const refreshAgain = time.Second
 
 // run syncs the pod until ctx ends, or until the pod is neither desired nor there any more. Then it
@@ -148,6 +150,8 @@ func (w *worker) sync(ctx context.Context, inspect bool) (wake time.Duration, go
 		if !p.Again {
 			if w.state.Replaced {
 				w.status.ForgetConditions() // they were published of another pod
+				w.mailbox.reread()          // its manifest could not be saved yet
+				w.mailbox.Notify()
 			}
 			w.state.Earlier, w.state.Replaced = false, false
 		}
@@ -197,7 +201,7 @@ func (w *worker) notOwner(seen pod.Observed) (wake time.Duration, gone bool) {
 // idle returns when to sync again after a plan without actions, and whether the pod is gone.
 func (w *worker) idle(p plan.Plan) (wake time.Duration, gone bool) {
 	w.syncs.Succeeded()
-	if w.state.Stale || w.status.Unpublished() {
+	if w.state.Stale || w.unsaved || w.status.Unpublished() {
 		p.Wake = sooner(p.Wake, refreshAgain)
 	}
 	if !p.Completed {
@@ -232,6 +236,9 @@ func (w *worker) stopAll() {
 // chooseRevision chooses the pod revision that this worker runs, from the newest desire. It does
 // nothing if that has not changed since.
 func (w *worker) chooseRevision(seen pod.Observed) {
+	if w.unsaved {
+		w.mailbox.reread()
+	}
 	d, unread := w.mailbox.read()
 	if !unread {
 		return
@@ -252,9 +259,7 @@ func (w *worker) chooseRevision(seen pod.Observed) {
 		}
 	}
 	w.state = next(w.state, d, in)
-	if in.Adopted != nil {
-		w.manifests.Update(w.state)
-	}
+	w.unsaved = in.Adopted != nil && !w.manifests.Update(w.state)
 	if p := w.state.Pod; before == nil || p == nil || before.UID != p.UID || w.state.Replaced {
 		w.puller.Stop()
 		clear(w.failures.Last)

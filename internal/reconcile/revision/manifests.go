@@ -33,19 +33,20 @@ func (m *Manifests) Forget() { m.saved = nil }
 // left of a pod can be attributed to its revision.
 func (m *Manifests) Create(p *v1.Pod) error { return m.data.SavePod(p, m.owner) }
 
-// Update saves the manifest that an existing revision runs. Every change of any manifest calls it:
-// it skips a pod that has not changed. It also skips a pod whose UID another manifest still has on
-// the machine: a restarted podrun would take what is left of that for its own.
-func (m *Manifests) Update(s State) {
+// Update saves the manifest that an existing revision runs, and reports whether that did not fail. It
+// skips a pod that has not changed. It also skips a pod whose UID another manifest still has on the
+// machine: a restarted podrun would take what is left of that for its own.
+func (m *Manifests) Update(s State) bool {
 	p := s.Pod
 	if s.Replaced || equality.Semantic.DeepEqual(m.saved, p) {
-		return
+		return true
 	}
 	if err := m.data.SavePod(p, m.owner); err != nil {
 		m.log.Warn("saving the manifest of a running pod failed", "uid", p.UID, "err", err)
-		return
+		return false
 	}
 	m.saved = p
+	return true
 }
 
 // Running returns the manifest of the newest revision on the machine, or nil if it is not known.
