@@ -70,7 +70,7 @@ func SetStatus(o runtime.Object, s Summary) {
 		o.Status = appsv1.DeploymentStatus{
 			Replicas: s.Current, UpdatedReplicas: s.Updated, ReadyReplicas: s.Ready,
 			AvailableReplicas: s.Available, UnavailableReplicas: max(s.Desired-s.Available, 0),
-			Conditions: []appsv1.DeploymentCondition{available(o, s)},
+			Conditions: []appsv1.DeploymentCondition{Available(o, s)},
 		}
 	case *appsv1.ReplicaSet:
 		o.Status = appsv1.ReplicaSetStatus{
@@ -91,8 +91,8 @@ func SetStatus(o runtime.Object, s Summary) {
 	}
 }
 
-// available returns the condition Available of a Deployment.
-func available(d *appsv1.Deployment, s Summary) appsv1.DeploymentCondition {
+// Available returns the condition Available of a Deployment.
+func Available(d *appsv1.Deployment, s Summary) appsv1.DeploymentCondition {
 	unavailable := 0
 	if rolling := d.Spec.Strategy.RollingUpdate; rolling != nil && rolling.MaxUnavailable != nil {
 		n, err := intstr.GetScaledValueFromIntOrPercent(rolling.MaxUnavailable, int(s.Desired), false)
