@@ -64,7 +64,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 }
 
 // exit prints the error of the command and returns the exit code.
-func (a *app) exit(err error) int { return cli.Exit(a.ErrOut, err, a.signals.ExitCode()) }
+func (a *app) exit(err error) int { return cli.Exit(a.ErrOut, a.Explain(err), a.signals.ExitCode()) }
 
 // checkHelp makes help for an unknown command an error. By default, cobra prints the help of
 // another command.
