@@ -84,7 +84,7 @@ var rooms = map[string]room{
 	"internal/cli/progress":                {imports: "cli status/summary pod"},
 	"internal/cli/report":                  {imports: "cli cli/printers status/summary containerlog containerlog/cri checkpoint/layout manifest pod sys workload/jobs"},
 	"internal/cli/stream":                  {imports: "cli cli/query status/summary containerlog checkpoint/layout pod runtime"},
-	"internal/cli/cp":                      {imports: "cli pod sys"},
+	"internal/cli/cp":                      {imports: "cli cli/query pod sys"},
 	"internal/cli/top":                     {imports: "cli cgroup cli/printers status/summary oci"},
 	"internal/cli/lint":                    {imports: "cli cli/convert cli/printers status/summary manifest manifest/source/file manifest/support manifest/validate pod sys sys/fileerror"},
 	"internal/cli/convert":                 {imports: "manifest/decode manifest/minimal pod sys/excerpt"},

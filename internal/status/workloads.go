@@ -25,6 +25,8 @@ type Workload struct {
 	Pods []string `json:"pods"`
 	// Hash is the annotation manifest.AnnotationManifestHash of pods that run its template.
 	Hash string `json:"hash"`
+	// Manifest is the path of the manifest; "" if it is no file.
+	Manifest string `json:"manifest,omitempty"`
 	// Seen is when the template was first read, RFC 3339.
 	Seen   string          `json:"seen"`
 	Object json.RawMessage `json:"object"`
@@ -55,7 +57,7 @@ func workloadOf(w *workload.Workload, d manifest.Desired) (Workload, error) {
 	one := Workload{
 		Kind: w.Kind, Namespace: w.Key.Namespace, Name: w.Key.Name, Pods: []string{},
 		Hash: w.Template.Annotations[manifest.AnnotationManifestHash],
-		Seen: w.Template.Annotations[manifest.AnnotationSeen],
+		Seen: w.Template.Annotations[manifest.AnnotationSeen], Manifest: manifest.OriginOf(w.Template).Path,
 	}
 	object := w.Object
 	if job, is := object.(*batchv1.Job); is {

@@ -14,7 +14,6 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/workload"
 )
 
@@ -27,17 +26,11 @@ func JobNames(args []string) (names []string, ok bool) {
 
 // Job returns a Job of the serve that runs, or ran last; nil if it has none of that name.
 func (r *Reader) Job(namespace, name string) (*batchv1.Job, error) {
-	saved, err := status.Workloads(r.Dirs)
-	if err != nil {
+	saved, err := r.saved(workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: namespace, Name: name}})
+	if saved == nil || err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(saved, func(w status.Workload) bool {
-		return w.Kind == workload.Job && w.Namespace == namespace && w.Name == name
-	})
-	if i < 0 {
-		return nil, nil
-	}
-	job := saved[i].Job()
+	job := saved.Job()
 	if job == nil {
 		return nil, fmt.Errorf("reading the status of job %q failed", name)
 	}

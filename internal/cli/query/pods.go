@@ -81,6 +81,9 @@ func (r *Reader) Named(namespace, name string) (*v1.Pod, error) {
 // FindIn returns the pod of a namespace as Find does. If it does not exist, the error has what may have been meant: a
 // pod whose name is similar, or one of that name in another namespace.
 func FindIn(pods []*v1.Pod, namespace, name string) (*v1.Pod, error) {
+	if err := onePod(pods, namespace, name); err != nil {
+		return nil, err
+	}
 	here := InNamespace(pods, namespace)
 	p, err := Find(here, name)
 	var failed *cli.Error
