@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -27,7 +30,7 @@ type Workload struct {
 	Hash string `json:"hash"`
 	// Manifest is the path of the manifest; "" if it is no file.
 	Manifest string `json:"manifest,omitempty"`
-	// Seen is when the template was first read, RFC 3339.
+	// Seen is when the template was first read, or when the run of a Job began, RFC 3339.
 	Seen   string          `json:"seen"`
 	Object json.RawMessage `json:"object"`
 }
@@ -64,6 +67,11 @@ func workloadOf(w *workload.Workload, d manifest.Desired) (Workload, error) {
 		job = job.DeepCopy()
 		if history := d.Jobs[w.ID]; history != nil {
 			job.Status, job.UID = history.Status, types.UID(history.Run)
+			if began := history.Began; !began.IsZero() {
+				one.Seen = began.UTC().Format(time.RFC3339)
+			} else if began := history.Status.StartTime; began != nil {
+				one.Seen = began.UTC().Format(time.RFC3339)
+			}
 			for _, t := range history.Tries {
 				one.Pods = append(one.Pods, t.Name+w.Suffix)
 			}
@@ -80,6 +88,15 @@ func workloadOf(w *workload.Workload, d manifest.Desired) (Workload, error) {
 	}
 	one.Object = text
 	return one, nil
+}
+
+// Labels returns the labels of the document; none if it cannot be read.
+func (w Workload) Labels() labels.Set {
+	var about metav1.PartialObjectMetadata
+	if json.Unmarshal(w.Object, &about) != nil {
+		return nil
+	}
+	return about.Labels
 }
 
 // Job returns the Job that is saved; nil if it is none.
