@@ -36,6 +36,68 @@ func WorkloadKind(resource string) workload.Kind {
 	return ""
 }
 
+// Types returns the resource types that get and describe take, pods first.
+func Types() []string {
+	types := []string{"pods"}
+	for _, t := range workloadTypes {
+		types = append(types, t.names[0])
+	}
+	return types
+}
+
+// ListsWorkloads reports that an argument, `deployments`, `deployment/NAME` or `deployments,pods`, names workloads or
+// several types.
+func ListsWorkloads(arg string) bool {
+	resource, _, _ := strings.Cut(arg, "/")
+	return strings.Contains(resource, ",") || WorkloadKind(resource) != ""
+}
+
+// TypesAndNames returns the kinds and the names in the arguments `deployments NAME...`, `deployment/NAME...` or
+// `deployments,pods NAME...`. The kind "" is pods.
+func TypesAndNames(args []string) (kinds []workload.Kind, names []string, err error) {
+	if kind, names, ok := WorkloadArgs(args); ok {
+		return []workload.Kind{kind}, names, nil
+	}
+	if strings.Contains(args[0], "/") {
+		return nil, nil, fmt.Errorf("%s: name objects of one type", strings.Join(args, " "))
+	}
+	for resource := range strings.SplitSeq(args[0], ",") {
+		kind := WorkloadKind(resource)
+		if kind == "" && !IsPods(resource) {
+			return nil, nil, fmt.Errorf("%q of %q: only pods and workloads are listed together", resource, args[0])
+		}
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds, args[1:], nil
+}
+
+// WorkloadCompletions returns the completions of names of workloads in a namespace: TYPE/NAME if text begins so, or
+// NAME after a type in args. ok is false if it is neither.
+func (r *Reader) WorkloadCompletions(namespace string, args []string, text string) (completions []string, ok bool) {
+	resource, _, typed := strings.Cut(text, "/")
+	prefix := resource + "/"
+	if !typed && len(args) > 0 {
+		resource, prefix = args[0], ""
+	}
+	kind := WorkloadKind(resource)
+	if kind == "" {
+		return nil, false
+	}
+	saved, err := status.Workloads(r.Dirs)
+	if err != nil {
+		return nil, true
+	}
+	for _, w := range saved {
+		if w.Kind == kind && w.Namespace == namespace && !slices.Contains(args, prefix+w.Name) {
+			completions = append(completions, prefix+w.Name)
+		}
+	}
+	slices.Sort(completions)
+	return completions, true
+}
+
 // workloadName returns the workload that TYPE/NAME is, and whether it is one.
 func workloadName(namespace, name string) (workload.ID, bool) {
 	resource, rest, _ := strings.Cut(name, "/")
