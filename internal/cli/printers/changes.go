@@ -25,6 +25,7 @@ type changeJSON struct {
 	MoreEdits int            `json:"moreEdits,omitempty"`
 	Volumes   []string       `json:"volumes,omitempty"`
 	Restarts  []string       `json:"restarts,omitempty"`
+	NewRun    bool           `json:"newRun,omitempty"`
 	Why       string         `json:"why,omitempty"`
 }
 
@@ -63,6 +64,7 @@ func printChanges(out io.Writer, all []changes.Change, inJSON bool) error {
 			MoreEdits: c.More,
 			Volumes:   c.Volumes,
 			Restarts:  c.Restarts,
+			NewRun:    c.NewRun,
 		}
 		for _, e := range c.Edits {
 			row.Fields = append(row.Fields, e.Field)
@@ -119,6 +121,8 @@ func (c changeJSON) String() string {
 // effect says what happens to the containers of the pod.
 func (c changeJSON) effect() string {
 	switch {
+	case c.NewRun:
+		return "a new run of its Job"
 	case c.Action == changes.Replace:
 		return "a new pod; all containers start anew"
 	case c.Action != changes.Update:
