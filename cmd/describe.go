@@ -37,8 +37,10 @@ func describeCommand(a *app) *cobra.Command {
 				return err
 			}
 			printer := &describe.Printer{Out: a.Out, Dirs: a.Dirs(), Log: a.log}
-			printer.Jobs(jobs)
 			pods, err := a.pods().Select(selection, names)
+			if err := printer.Jobs(jobs, pods); err != nil {
+				return err
+			}
 			if len(args) > 0 && len(jobs) > 0 && err != nil { // those of a Job may be gone
 				return nil
 			}

@@ -31,8 +31,8 @@ type Wait struct {
 }
 
 // Parse reads the arguments of the command, `NAME...`, `TYPE/NAME...` or `TYPE NAME...`, and returns them without a
-// type of its own. selected reports that flags select the objects. A pod may have the name of a type: if there is one, it is
-// meant.
+// type of its own. selected reports that flags select the objects. A pod may have the name of a type: if there is one,
+// it is meant.
 func (w *Wait) Parse(r *Reader, namespace string, args []string, selected bool) (names []string, err error) {
 	if len(args) > 0 && (selected || w.All || len(args) > 1) {
 		kind := WorkloadKind(args[0])
