@@ -12,7 +12,6 @@ import (
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/printers"
-	"podrun.io/podrun/internal/manifest/changes"
 )
 
 func diffCommand(a *app) *cobra.Command {
@@ -67,10 +66,9 @@ func diffCommand(a *app) *cobra.Command {
 			case err != nil:
 				return err
 			}
-			if len(only) > 0 {
-				all = changes.OfDesired(all, desired)
-			}
-			return printers.Changes(a.Streams, all, desired, output == "json")
+			return printers.Changes(a.Streams, all, desired, printers.ChangesOptions{
+				JSON: output == "json", DesiredOnly: len(only) > 0,
+			})
 		},
 	}
 	s.AddWithout(c.Flags())

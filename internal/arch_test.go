@@ -80,7 +80,7 @@ var rooms = map[string]room{
 	"internal/cli/printers":                {imports: "cli status/summary manifest manifest/changes manifest/edits manifest/minimal pod sys/fileerror volume"},
 	"internal/cli/query":                   {imports: "cli cli/printers status/summary event checkpoint/layout manifest manifest/decode pod status sys/watch workload"},
 	"internal/cli/logs":                    {imports: "cli cli/printers cli/query status/summary containerlog containerlog/cri plan pod"},
-	"internal/cli/describe":                {imports: "cli/printers cli/query status/summary containerlog containerlog/cri event checkpoint/layout manifest pod workload/jobs"},
+	"internal/cli/describe":                {imports: "cli/printers cli/query status/summary containerlog containerlog/cri event checkpoint/layout manifest pod workload workload/jobs"},
 	"internal/cli/progress":                {imports: "cli status/summary pod"},
 	"internal/cli/report":                  {imports: "cli cli/printers status/summary containerlog containerlog/cri checkpoint/layout manifest pod sys workload/jobs"},
 	"internal/cli/stream":                  {imports: "cli cli/query status/summary containerlog checkpoint/layout pod runtime"},

@@ -40,10 +40,12 @@ func (d *Printer) jobEvents(job *batchv1.Job, pods []*v1.Pod) error {
 		kind, reason, message string
 		at                    metav1.Time
 	}
+	id := workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: job.Namespace, Name: job.Name}}
 	var rows []row
 	for _, p := range pods {
-		if of, _ := workload.Of(p); of.Kind == workload.Job && of.Key == (pod.Key{Namespace: job.Namespace, Name: job.Name}) {
-			rows = append(rows, row{v1.EventTypeNormal, "SuccessfulCreate", "Created pod: " + p.Name, p.CreationTimestamp})
+		if of, _ := workload.Of(p); of == id {
+			created := "Created pod: " + p.Name
+			rows = append(rows, row{v1.EventTypeNormal, "SuccessfulCreate", created, p.CreationTimestamp})
 		}
 	}
 	for _, c := range job.Status.Conditions {

@@ -29,13 +29,23 @@ type changeJSON struct {
 	Why       string         `json:"why,omitempty"`
 }
 
+// ChangesOptions select how changes are printed.
+type ChangesOptions struct {
+	JSON bool
+	// DesiredOnly leaves out the pods that the manifests do not name, which exist.
+	DesiredOnly bool
+}
+
 // Changes prints what serve would change, and warnings about the manifests. It returns an error with
 // the exit code of podrun diff.
-func Changes(streams cli.Streams, all []changes.Change, desired manifest.Desired, inJSON bool) error {
+func Changes(streams cli.Streams, all []changes.Change, desired manifest.Desired, o ChangesOptions) error {
+	if o.DesiredOnly {
+		all = changes.OfDesired(all, desired)
+	}
 	for _, w := range desired.Warnings {
 		cli.Warnf(streams.ErrOut, "%v", w.Err)
 	}
-	if err := printChanges(streams.Out, all, inJSON); err != nil {
+	if err := printChanges(streams.Out, all, o.JSON); err != nil {
 		return err
 	}
 	if len(desired.Problems) > 0 {

@@ -59,7 +59,7 @@ func (r Run) jobCases(j Job) []junitCase {
 // jobCase returns a case of a Job, which has these pods.
 func (r Run) jobCase(j Job, name string, pods []*v1.Pod, succeeded bool) junitCase {
 	c := junitCase{Name: name, ClassName: j.Namespace + "." + j.Name}
-	c.Time = inSeconds(r.took(pods))
+	c.Time = inSeconds(r.total(pods))
 	end := jobs.Finished(&j.Status)
 	text := r.lastOutput(pods)
 	switch {
@@ -77,8 +77,8 @@ func (r Run) jobCase(j Job, name string, pods []*v1.Pod, succeeded bool) junitCa
 	return c
 }
 
-// took returns how long pods have run together.
-func (r Run) took(pods []*v1.Pod) (all time.Duration) {
+// total returns how long pods have run together.
+func (r Run) total(pods []*v1.Pod) (all time.Duration) {
 	for _, p := range pods {
 		all += r.Durations[pod.KeyOf(p)]
 	}
