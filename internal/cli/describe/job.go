@@ -44,8 +44,8 @@ func (d *Printer) jobEvents(job *batchv1.Job, pods []*v1.Pod) error {
 	var rows []row
 	for _, p := range pods {
 		if of, _ := workload.Of(p); of == id {
-			created := "Created pod: " + p.Name
-			rows = append(rows, row{v1.EventTypeNormal, "SuccessfulCreate", created, p.CreationTimestamp})
+			at := ptr.Deref(p.Status.StartTime, p.CreationTimestamp)
+			rows = append(rows, row{v1.EventTypeNormal, "SuccessfulCreate", "Created pod: " + p.Name, at})
 		}
 	}
 	for _, c := range job.Status.Conditions {
