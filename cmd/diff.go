@@ -26,7 +26,7 @@ func diffCommand(a *app) *cobra.Command {
 			"changes nothing. What its flags do not say, the name of the node or the manifests for example, is as\n" +
 			"the serve that runs has it, or the last one if none does.\n" +
 			"FILE, or -f FILE, compares what is in it alone, as kubectl diff does. --manifests names the whole set\n" +
-			"of manifests: what is not in it is removed. - is standard input.\n\n" +
+			"of manifests: what is not in it is removed. --manifests - is standard input, as is -f -.\n\n" +
 			"An update leaves the pod's containers running: of labels, annotations, the deadline, and CPU and\n" +
 			"memory, as soon as the machine has them, or of the files of volumes with an edited ConfigMap or\n" +
 			"Secret. If the resizePolicy of a container requires that it restarts, diff says so. Environment\n" +

@@ -92,7 +92,7 @@ func (l *LoadFlags) Add(f *pflag.FlagSet) {
 func (l *LoadFlags) Archives(args []string) ([]string, error) {
 	all := slices.Concat(l.inputs, args)
 	if len(all) == 0 {
-		return nil, errors.New("an argument is missing: podrun images load FILE...")
+		return nil, errors.New("an argument is missing: the FILE of podrun images load")
 	}
 	return all, nil
 }

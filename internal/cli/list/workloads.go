@@ -61,7 +61,7 @@ func (l *Lister) OfManifests(o Options) error {
 	if o.Watch || o.Manifests {
 		return &cli.Error{
 			Code: cli.ExitUsage,
-			Err:  errors.New("Jobs are listed all at once: --watch and -o manifest are of pods only"),
+			Err:  errors.New("workloads are listed all at once: --watch and -o manifest are of pods only"),
 		}
 	}
 	jobs, missing, err := l.section(o, workload.Job, nil)

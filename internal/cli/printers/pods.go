@@ -166,7 +166,6 @@ func (v *Pods) Changes(pods []*v1.Pod) error {
 	return nil
 }
 
-// columns selects the columns of the table of pods.
 // PodItems returns pods as items, and the headers of their rows.
 func PodItems(pods []*v1.Pod, f Format, showLabels bool) (header []string, items []Item) {
 	c := columns{wide: f.kind == "wide", labels: showLabels}
@@ -178,6 +177,7 @@ func PodItems(pods []*v1.Pod, f Format, showLabels bool) (header []string, items
 	return c.header(), items
 }
 
+// columns selects the columns of the table of pods.
 type columns struct{ namespace, wide, labels bool }
 
 // status returns the index of the STATUS column.

@@ -49,7 +49,7 @@ func ExplainDelete(r *Reader, namespace string, args []string) error {
 
 // explainWorkload gives the explanation the manifest of a workload.
 func (r *Reader) explainWorkload(id workload.ID, explanation *cli.Error) error {
-	kind, path := strings.ToLower(string(id.Kind)), ""
+	kind := strings.ToLower(string(id.Kind))
 	explanation.Err = fmt.Errorf("podrun has no delete: a %s exists as long as its manifest does", kind)
 	saved, err := r.saved(id)
 	if err != nil {
@@ -60,6 +60,7 @@ func (r *Reader) explainWorkload(id workload.ID, explanation *cli.Error) error {
 		return err
 	}
 	of := PodsOf(pods, id)
+	var path string
 	switch {
 	case saved != nil:
 		path = saved.Manifest
