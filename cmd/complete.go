@@ -54,7 +54,10 @@ func (a *app) completePods(c *cobra.Command, args []string, text string) ([]stri
 
 // completeManyPods completes the arguments of a command that takes any number of pods.
 func (a *app) completeManyPods(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
-	return a.completes(func(c *cobra.Command, args []string, _ string) []string {
+	return a.completes(func(c *cobra.Command, args []string, text string) []string {
+		if names, is := a.pods().WorkloadCompletions(c.Flag("namespace").Value.String(), args, text); is {
+			return names
+		}
 		return query.Completions(a.completionPods(c), args)
 	})(c, args, text)
 }
@@ -93,8 +96,10 @@ func (a *app) completePodAndPorts(c *cobra.Command, args []string, text string) 
 func (a *app) completeResources(kinds ...string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
 		switch {
-		case len(args) == 0:
+		case len(args) == 0 && !strings.Contains(text, "/"):
 			return kinds, cobra.ShellCompDirectiveNoFileComp
+		case len(args) == 0 || query.WorkloadKind(args[0]) != "":
+			return a.completeManyPods(c, args, text)
 		case query.IsPods(args[0]) && slices.Contains(kinds, "pods"):
 			return a.completeManyPods(c, args[1:], text)
 		}

@@ -32,21 +32,23 @@ func describeCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			jobs, err := a.pods().Jobs(f.Namespace, args)
+			jobs, err := a.pods().Jobs(selection, args)
 			if err != nil {
 				return err
 			}
 			printer := &describe.Printer{Out: a.Out, Dirs: a.Dirs(), Log: a.log}
-			printer.Jobs(jobs)
 			pods, err := a.pods().Select(selection, names)
-			if len(jobs) > 0 && err != nil { // those of a Job may be gone
+			if err := printer.Jobs(jobs, pods); err != nil {
+				return err
+			}
+			if len(args) > 0 && len(jobs) > 0 && err != nil { // those of a Job may be gone
 				return nil
 			}
 			a.lister().WarnOfAge(pods)
 			if err != nil {
 				a.lister().WarnOfManifests() // a manifest error may be the reason why a pod does not exist
 			}
-			if err == nil && len(pods) == 0 {
+			if err == nil && len(pods)+len(jobs) == 0 {
 				a.lister().SayNone(selection)
 			}
 			for i, p := range pods {
@@ -62,7 +64,7 @@ func describeCommand(a *app) *cobra.Command {
 	}
 	f.Add(c.Flags())
 	f.AddFiles(c.Flags())
-	c.ValidArgsFunction = a.completeResources("pods")
+	c.ValidArgsFunction = a.completeResources(query.Types()...)
 	a.completeFlags(c)
 	return c
 }

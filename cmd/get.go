@@ -1,8 +1,6 @@
 package cmd
 
 import (
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/cli/flags"
@@ -14,24 +12,10 @@ import (
 func getCommand(a *app) *cobra.Command {
 	var f list.Flags
 	c := &cobra.Command{
-		Use:   "get pods [NAME...] | get -f FILE | get deployments | get volumes | get events",
-		Short: "List pods, volumes or events",
-		Long: "get pods lists the pods with the status that serve last published. While serve is down, it also\n" +
-			"prints the age of that status. NAME is the full name of a pod or its name in the manifest. REASON\n" +
-			"is the reason why a pod is not well, cut off at the width of the terminal; podrun describe prints\n" +
-			"all of it. A pod that no process runs is Unowned; REASON then shows the age of its last status.\n\n" +
-			"-o manifest prints pods as they may be put back into the directory of manifests: without status,\n" +
-			"defaults and what podrun adds.\n\n" +
-			"get deployments lists the Deployments of serve with their pods counted, and so do statefulsets,\n" +
-			"daemonsets and replicasets; those of podrun once are listed as long as they have pods. get jobs shows\n" +
-			"what has become of the Jobs of serve, also when their pods are gone.\n\n" +
-			"get volumes lists the volumes of persistentVolumeClaims and the pods that use them. get events is\n" +
-			"the same as podrun events.",
-		Example: "  podrun get pods\n  podrun get volumes -A\n  podrun get deployment web\n  podrun get jobs\n" +
-			"  podrun get pods -A -o wide\n  podrun get pod web -o yaml\n  podrun get pods -l app=web -w\n" +
-			"  podrun get -f /etc/pods/web.yaml\n" +
-			"  podrun get pods -o jsonpath='{.items[*].metadata.name}'\n" +
-			"  podrun get pods -o custom-columns=POD:.metadata.name,IP:.status.podIP",
+		Use:     "get pods [NAME...] | get -f FILE | get deployments | get volumes | get events",
+		Short:   "List pods, volumes or events",
+		Long:    list.Help,
+		Example: list.Example,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0 && len(f.Files) == 0:
@@ -39,8 +23,8 @@ func getCommand(a *app) *cobra.Command {
 			case len(args) > 0 && query.IsVolumes(args[0]):
 				o, err := f.VolumeOptions(args[1:])
 				return listWith(c, o, err, a.lister().Volumes)
-			case len(args) > 0 && query.WorkloadKind(strings.Split(args[0], "/")[0]) != "":
-				o, err := f.WorkloadOptions()
+			case len(args) > 0 && query.ListsWorkloads(args[0]):
+				o, err := f.WorkloadOptions(args)
 				return listWith(c, o, err, func(o list.Options) error { return a.lister().Workloads(o, args) })
 			case len(args) == 1 && query.IsEvents(args[0]) && f.Selector == "":
 				return listEvents(a, c, list.EventFlags{Flags: f}, "")
@@ -53,7 +37,7 @@ func getCommand(a *app) *cobra.Command {
 		},
 	}
 	f.AddTo(c.Flags())
-	c.ValidArgsFunction = a.completeResources("pods", "volumes", "events")
+	c.ValidArgsFunction = a.completeResources(append([]string{"volumes", "events"}, query.Types()...)...)
 	a.completeFlags(c)
 	return c
 }
@@ -67,6 +51,9 @@ func listPods(a *app, c *cobra.Command, f list.Flags, names []string) error {
 	if o.Selection, err = a.selection(c, f.Pods, names); err != nil {
 		return err
 	}
+	if len(o.Selection.Jobs) > 0 {
+		return a.lister().OfManifests(o)
+	}
 	return a.lister().Pods(c.Context(), o, names)
 }
 
@@ -78,7 +65,7 @@ func (a *app) selection(c *cobra.Command, f flags.Pods, names []string) (query.S
 		return s, usage(c, err)
 	}
 	if len(f.Files) > 0 {
-		s.Manifests, err = lint.Named(c.Context(), f.Files, a.In)
+		s.Manifests, s.Jobs, err = lint.Named(c.Context(), f.Files, a.In)
 	}
 	return s, err
 }

@@ -23,14 +23,19 @@ func imagesCommand(a *app) *cobra.Command {
 			"  podrun images load web.tar\n  podrun images prune",
 	}
 	listsImages(a, c)
+	var loads images.LoadFlags
 	load := &cobra.Command{
 		Use:   "load FILE...",
 		Short: "Load images from archives",
 		Long: "load loads images from OCI or Docker archives, compressed or not. The file - is standard input.\n" +
 			"Pods that wait for one of the images start at once.",
 		Example: "  podrun images load web.tar\n  docker save web:1 | podrun images load -",
-		Args:    argCount(1, unlimited),
-		RunE: withImages(a, func(ctx context.Context, s images.Store, files []string) error {
+		Args: func(c *cobra.Command, args []string) error {
+			_, err := loads.Archives(args)
+			return usage(c, err)
+		},
+		RunE: withImages(a, func(ctx context.Context, s images.Store, args []string) error {
+			files, _ := loads.Archives(args)
 			var all error
 			for _, file := range files {
 				names, err := images.Load(ctx, a.Streams, s, file)
@@ -40,6 +45,7 @@ func imagesCommand(a *app) *cobra.Command {
 			return all
 		}),
 	}
+	loads.Add(load.Flags())
 	prune := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove unused images",
@@ -138,6 +144,7 @@ func removeImagesCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "rm IMAGE...",
 		Short:   "Remove images",
+		Long:    images.RemoveHelp,
 		Example: "  podrun images rm web:1",
 		Args:    argCount(1, unlimited),
 		RunE: withImages(a, func(ctx context.Context, s images.Store, refs []string) error {

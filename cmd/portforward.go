@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/cli"
@@ -18,8 +20,8 @@ func portForwardCommand(a *app) *cobra.Command {
 		Long: "port-forward listens on the port LOCAL of this machine and connects to the port REMOTE at\n" +
 			"localhost inside the pod, so it also reaches processes that listen only there. REMOTE is the\n" +
 			"number of a port, or its name in the manifest. LOCAL defaults to REMOTE; :REMOTE selects a free\n" +
-			"local port. port-forward continues across restarts of the pod until it is interrupted. It forwards\n" +
-			"TCP only.",
+			"local port. port-forward continues across restarts of the pod until it is interrupted or the pod\n" +
+			"is removed. It forwards TCP only.",
 		Example: "  podrun port-forward web 8080:80\n  podrun port-forward web :http\n" +
 			"  podrun port-forward db 5432 --address 192.0.2.1",
 		Args:              argCount(2, unlimited),
@@ -45,7 +47,10 @@ func portForwardCommand(a *app) *cobra.Command {
 			if _, err := to.NetworkNamespace(); err != nil {
 				return err
 			}
-			forwarder := &stream.Forwarder{Out: a.Out, ErrOut: a.ErrOut, Dial: to.Dial}
+			forwarder := &stream.Forwarder{
+				Out: a.Out, ErrOut: a.ErrOut, Dial: to.Dial,
+				Lost: func(ctx context.Context) error { return to.Lost(ctx, a.pods()) },
+			}
 			return forwarder.Run(c.Context(), addresses, all)
 		},
 	}

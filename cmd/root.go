@@ -64,7 +64,12 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 }
 
 // exit prints the error of the command and returns the exit code.
-func (a *app) exit(err error) int { return cli.Exit(a.ErrOut, err, a.signals.ExitCode()) }
+func (a *app) exit(err error) int {
+	if why := a.NotDirectory(err); why != nil {
+		err = &cli.Error{Code: cli.ExitUsage, Err: why}
+	}
+	return cli.Exit(a.ErrOut, err, a.signals.ExitCode())
+}
 
 // checkHelp makes help for an unknown command an error. By default, cobra prints the help of
 // another command.

@@ -24,6 +24,7 @@ func TestCopy(t *testing.T) {
 		strings.Replace(strings.Replace(inContainer(manifest("bare", "Always", "", volumes...), mounts, "securityContext: {readOnlyRootFilesystem: true}"),
 			"image: "+box, "image: "+bare, 1), `[sh, -c, ""]`, `[/bin/busybox, sleep, "100000"]`, 1))
 	n.write("web.yaml", manifest("web", "Always", forever))
+	n.write("chdir.yaml", inContainer(manifest("chdir", "Always", "mkdir -p /opt; cd /tmp; "+forever), "workingDir: /opt"))
 	own := os.Getenv("PODRUN_E2E_CONTAINERD") != "debian" // it is too old
 	if own {
 		n.write("own.yaml", inContainer(manifest("own", "Always", forever, append(volumes, "hostUsers: false")...), mounts))
@@ -53,7 +54,10 @@ func TestCopy(t *testing.T) {
 		}
 	}
 
+	n.ready("chdir-n")
 	n.ready("web-n")
+	n.ok("cp", n.path("here", "f"), "chdir:g") // where exec begins, and not where the process has gone
+	n.says("chdir", "pwd; ls /opt; cat g", "/opt\ng\nfirst")
 	n.ok("cp", n.path("here", "f"), "web:/tmp/f")
 	n.says("web", "cat /tmp/f; stat -c '%u:%g %a' /tmp/f", "first\n33:34 640")
 	if r := n.run("cp", n.path("here", "f"), "web:/etc/hosts"); r.code != 1 || !strings.Contains(r.stderr, "is a mount of its own") {

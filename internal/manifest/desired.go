@@ -81,6 +81,20 @@ type Origin struct {
 	Path   string // the file's path, the URL without its secrets, or what else the source is named by
 }
 
+// NewRun returns the Job of which a pod, which is not desired, belongs to another run; nil if there is none.
+func (d Desired) NewRun(p *v1.Pod) *workload.Workload {
+	of, ok := workload.Of(p)
+	if !ok || of.Kind != workload.Job {
+		return nil
+	}
+	for _, w := range d.Workloads {
+		if run := d.Jobs[of]; w.ID == of && run != nil && run.Run != workload.RunOf(p) {
+			return w
+		}
+	}
+	return nil
+}
+
 // OriginOf returns where p was read, from its annotations.
 func OriginOf(p *v1.Pod) Origin {
 	return Origin{Source: p.Annotations[AnnotationSource], Path: p.Annotations[AnnotationManifest]}

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -26,7 +29,9 @@ type Workload struct {
 	Pods []string `json:"pods"`
 	// Hash is the annotation manifest.AnnotationManifestHash of pods that run its template.
 	Hash string `json:"hash"`
-	// Seen is when the template was first read, RFC 3339.
+	// Manifest is the path of the manifest; "" if it is no file.
+	Manifest string `json:"manifest,omitempty"`
+	// Seen is when the template was first read, or when the run of a Job began, RFC 3339.
 	Seen   string          `json:"seen"`
 	Object json.RawMessage `json:"object"`
 }
@@ -67,13 +72,18 @@ func workloadOf(w *workload.Workload, d manifest.Desired) (Workload, error) {
 	one := Workload{
 		Kind: w.Kind, Namespace: w.Key.Namespace, Name: w.Key.Name, Pods: []string{},
 		Hash: w.Template.Annotations[manifest.AnnotationManifestHash],
-		Seen: w.Template.Annotations[manifest.AnnotationSeen],
+		Seen: w.Template.Annotations[manifest.AnnotationSeen], Manifest: manifest.OriginOf(w.Template).Path,
 	}
 	object := w.Object
 	if job, is := object.(*batchv1.Job); is {
 		job = job.DeepCopy()
 		if history := d.Jobs[w.ID]; history != nil {
 			job.Status, job.UID = history.Status, types.UID(history.Run)
+			if began := history.Began; !began.IsZero() {
+				one.Seen = began.UTC().Format(time.RFC3339)
+			} else if began := history.Status.StartTime; began != nil {
+				one.Seen = began.UTC().Format(time.RFC3339)
+			}
 			for _, t := range history.Tries {
 				one.Pods = append(one.Pods, t.Name+w.Suffix)
 			}
@@ -90,6 +100,15 @@ func workloadOf(w *workload.Workload, d manifest.Desired) (Workload, error) {
 	}
 	one.Object = text
 	return one, nil
+}
+
+// Labels returns the labels of the document; none if it cannot be read.
+func (w Workload) Labels() labels.Set {
+	var about metav1.PartialObjectMetadata
+	if json.Unmarshal(w.Object, &about) != nil {
+		return nil
+	}
+	return about.Labels
 }
 
 // Job returns the Job that is saved; nil if it is none.

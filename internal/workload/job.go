@@ -25,6 +25,19 @@ const (
 	indexEnv = "JOB_COMPLETION_INDEX"
 )
 
+// Like returns the pod that the Job would have in the place of p, which is a pod of another run of it.
+func (w *Workload) Like(p *v1.Pod) *v1.Pod {
+	t := jobs.Try{Name: strings.TrimSuffix(p.Name, w.Suffix)}
+	t.Index, _ = strconv.Atoi(p.Annotations[batchv1.JobCompletionIndexAnnotation])
+	t.Number, _ = strconv.Atoi(p.Annotations[batchv1.JobIndexFailureCountAnnotation])
+	like := w.try(t, RunOf(p))
+	if like.Annotations == nil {
+		like.Annotations = map[string]string{}
+	}
+	like.Annotations[Annotation] = w.String()
+	return like
+}
+
 // RunOf returns the run of a Job that a pod belongs to; "" if it belongs to none.
 func RunOf(p *v1.Pod) string { return p.Labels[labelRun] }
 

@@ -13,11 +13,10 @@ import (
 	"podrun.io/podrun/internal/sys/excerpt"
 )
 
-// templates are the workloads, each with the path of its pod template.
+// templates are the workloads that podrun does not have, each with the path of its pod template.
 var templates = map[string][]string{
-	"Deployment": {"spec", "template"}, "ReplicaSet": {"spec", "template"}, "StatefulSet": {"spec", "template"},
-	"DaemonSet": {"spec", "template"}, "ReplicationController": {"spec", "template"}, "Job": {"spec", "template"},
-	"CronJob": {"spec", "jobTemplate", "spec", "template"}, "PodTemplate": {"template"},
+	"ReplicationController": {"spec", "template"},
+	"CronJob":               {"spec", "jobTemplate", "spec", "template"}, "PodTemplate": {"template"},
 }
 
 // instead says what takes the place of an object that only a cluster has.
@@ -56,6 +55,8 @@ func (c *converter) kubernetes(object map[string]any) {
 	switch path := templates[kind]; {
 	case kind == "Pod":
 		c.pod(name, object)
+	case workloads[kind] != nil:
+		c.keep(name, kind, object)
 	case path != nil:
 		c.workload(name, kind, object, at(object, path...))
 	case kind == "ConfigMap" || kind == "Secret":
@@ -69,18 +70,25 @@ func (c *converter) kubernetes(object map[string]any) {
 // pod converts a pod, whoever wrote it.
 func (c *converter) pod(name string, object map[string]any) {
 	c.dropSuffix(name, at(object, "metadata"), text(at(object, "spec"), "nodeName"))
+	if p := c.podOf(name, "", object); p != nil {
+		c.add(name, p)
+	}
+}
+
+// podOf returns a pod without what is of a cluster; nil if it cannot be read. prefix precedes its fields in messages.
+func (c *converter) podOf(name, prefix string, object map[string]any) *v1.Pod {
 	c.dropMetadata(name, at(object, "metadata"))
 	delete(object, "status") // is not part of what was wanted
 	for _, e := range decode.Check(object, reflect.TypeFor[v1.Pod](), "", nil) {
-		c.drop(name, e.Path, e.Message)
+		c.drop(name, prefix+e.Path, e.Message)
 	}
-	var p v1.Pod
-	if err := into(object, &p); err != nil {
+	p := &v1.Pod{}
+	if err := into(object, p); err != nil {
 		c.fail(name, err)
-		return
+		return nil
 	}
-	c.dropCluster(name, &p)
-	c.add(name, &p)
+	c.dropCluster(name, prefix, p)
+	return p
 }
 
 // configPrefix begins the annotations of who reads manifests: a kubelet or podrun.
@@ -122,11 +130,11 @@ func (c *converter) dropMetadata(name string, metadata map[string]any) {
 }
 
 // dropCluster removes what a scheduler, an API server and its admission have added or act on.
-func (c *converter) dropCluster(name string, p *v1.Pod) {
+func (c *converter) dropCluster(name, prefix string, p *v1.Pod) {
 	s := &p.Spec
 	drop := func(is bool, field, why string, remove func()) {
 		if is {
-			c.drop(name, "spec."+field, why)
+			c.drop(name, prefix+"spec."+field, why)
 			remove()
 		}
 	}
@@ -138,7 +146,7 @@ func (c *converter) dropCluster(name string, p *v1.Pod) {
 	account := s.ServiceAccountName != "" && s.ServiceAccountName != "default"
 	drop(account, "serviceAccountName", "there is no API server", func() {})
 	s.ServiceAccountName, s.DeprecatedServiceAccount, s.AutomountServiceAccountToken = "", "", nil
-	c.dropToken(name, p)
+	c.dropToken(name, prefix, p)
 	if !strings.HasPrefix(s.PriorityClassName, "system-") {
 		drop(s.PriorityClassName != "", "priorityClassName", "is not known here", func() { s.PriorityClassName = "" })
 		s.Priority = nil
@@ -158,7 +166,7 @@ func (c *converter) dropCluster(name string, p *v1.Pod) {
 }
 
 // dropToken removes the volume with the token of the service account, which every pod of a cluster has.
-func (c *converter) dropToken(name string, p *v1.Pod) {
+func (c *converter) dropToken(name, prefix string, p *v1.Pod) {
 	injected := func(volume string) bool { return strings.HasPrefix(volume, "kube-api-access-") }
 	mounts := func(m v1.VolumeMount) bool { return injected(m.Name) }
 	p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v v1.Volume) bool { return injected(v.Name) })
@@ -168,7 +176,7 @@ func (c *converter) dropToken(name string, p *v1.Pod) {
 		}
 	}
 	if len(p.Spec.EphemeralContainers) > 0 {
-		c.drop(name, "spec.ephemeralContainers", "are of one run of a pod")
+		c.drop(name, prefix+"spec.ephemeralContainers", "are of one run of a pod")
 		p.Spec.EphemeralContainers = nil
 	}
 }
@@ -204,7 +212,6 @@ func (c *converter) workload(name, kind string, object, template map[string]any)
 		}
 		delete(job, "activeDeadlineSeconds")
 	}
-	c.claims(name, kind, spec, pod)
 	for _, field := range sorted(spec) {
 		if !slices.Contains(silent, field) {
 			c.dropSpec(name, "spec."+field, spec[field])
@@ -244,26 +251,4 @@ func (c *converter) dropSpec(name, field string, value any) {
 		why = "the pod stays until its manifest is removed"
 	}
 	c.drop(name, field, why)
-}
-
-// claims makes volumes of the claim templates of a StatefulSet, with the names that its first pod has.
-func (c *converter) claims(name, kind string, spec, pod map[string]any) {
-	all, _ := spec["volumeClaimTemplates"].([]any)
-	if kind != "StatefulSet" || len(all) == 0 {
-		return
-	}
-	target := at(pod, "spec")
-	if target == nil {
-		return
-	}
-	volumes, _ := target["volumes"].([]any)
-	for _, one := range all {
-		template, _ := one.(map[string]any)
-		volume := text(at(template, "metadata"), "name")
-		claim := fmt.Sprintf("%s-%s-0", volume, text(at(pod, "metadata"), "name"))
-		volumes = append(volumes, map[string]any{"name": volume, "persistentVolumeClaim": map[string]any{"claimName": claim}})
-		c.drop(name, "spec.volumeClaimTemplates", "the volume "+volume+" is the claim "+claim+", a directory of podrun without a size")
-	}
-	target["volumes"] = volumes
-	delete(spec, "volumeClaimTemplates")
 }

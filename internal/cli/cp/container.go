@@ -16,9 +16,10 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Runtime tells which process a container has.
+// Runtime tells which process a container has, and where its commands begin.
 type Runtime interface {
 	InspectContainers(ctx context.Context, key pod.Key, ids []string) ([]pod.Container, error)
+	WorkingDir(ctx context.Context, id string) (string, error)
 }
 
 // container is the file system of a running container as its first process sees it, with its volumes. Whoever
@@ -29,7 +30,7 @@ type container struct {
 	Instance
 	root *os.File
 	pid  int
-	// directory is the working directory of the process, to which paths are relative.
+	// directory is where the commands of podrun exec begin. Paths are relative to it.
 	directory string
 	owner     owner
 }
@@ -43,6 +44,10 @@ func open(ctx context.Context, r Runtime, of Instance) (*container, error) {
 	c, err := openProcess(pid, of)
 	if err != nil {
 		return nil, fmt.Errorf("opening the files of container %q in pod %q: %w", of.Container, of.Key.Name, err)
+	}
+	if c.directory, err = r.WorkingDir(ctx, of.ID); err != nil {
+		c.root.Close()
+		return nil, err
 	}
 	// The process may have ended before its files were opened, and its number may be another process's since.
 	if err := c.check(ctx, r); err != nil {
@@ -85,14 +90,6 @@ func openProcess(pid int, of Instance) (*container, error) {
 	if c.owner, err = readOwner(at); err != nil {
 		return nil, err
 	}
-	root, err := os.Readlink(at("root"))
-	if err != nil {
-		return nil, err
-	}
-	if c.directory, err = os.Readlink(at("cwd")); err != nil {
-		return nil, err
-	}
-	c.directory = strings.TrimPrefix(c.directory, root)
 	if c.root, err = os.OpenFile(at("root"), unix.O_PATH|unix.O_DIRECTORY, 0); err != nil {
 		return nil, err
 	}

@@ -39,6 +39,9 @@ func (p *process) InspectContainers(context.Context, pod.Key, []string) ([]pod.C
 	return []pod.Container{one}, nil
 }
 
+// WorkingDir returns a directory in which the process is only if it was started there.
+func (p *process) WorkingDir(context.Context, string) (string, error) { return "/work", nil }
+
 // start starts a process that sleeps in a root directory with what is needed for that alone.
 func start(t *testing.T, change func(a *syscall.SysProcAttr)) *process {
 	t.Helper()
@@ -52,7 +55,7 @@ func start(t *testing.T, change func(a *syscall.SysProcAttr)) *process {
 	must(t, os.WriteFile(filepath.Join(p.root, "sleep"), busybox, 0o755))
 	c := exec.Command("/sleep", "1000")
 	c.SysProcAttr = &syscall.SysProcAttr{Chroot: p.root}
-	c.Dir = "/work"
+	c.Dir = "/" // it has left its working directory
 	if change != nil {
 		change(c.SysProcAttr)
 	}

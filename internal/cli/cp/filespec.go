@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -18,8 +19,9 @@ type FileSpec struct {
 // Local reports that the file is one of this machine.
 func (p FileSpec) Local() bool { return p.Pod == "" }
 
-// ParseFileSpec reads an argument in the form of kubectl cp: PATH, POD:PATH or NAMESPACE/POD:PATH. What begins
-// with / or . is a path on this machine, also with a colon.
+// ParseFileSpec reads an argument in the form of kubectl cp: PATH, POD:PATH or NAMESPACE/POD:PATH. POD may be pod/NAME,
+// as in other commands: a namespace with the name of a resource type is given by a flag. What begins with / or . is a
+// path on this machine, also with a colon.
 func ParseFileSpec(text string) (FileSpec, error) {
 	of, path, remote := strings.Cut(text, ":")
 	if !remote || strings.HasPrefix(text, "/") || strings.HasPrefix(text, ".") {
@@ -28,9 +30,13 @@ func ParseFileSpec(text string) (FileSpec, error) {
 		}
 		return FileSpec{Path: text}, nil
 	}
-	p := FileSpec{Pod: of, Path: path}
-	if namespace, name, both := strings.Cut(of, "/"); both {
-		p.Namespace, p.Pod = namespace, name
+	p := FileSpec{Pod: query.BareName(of), Path: path}
+	if namespace, name, both := strings.Cut(p.Pod, "/"); both {
+		p.Namespace, p.Pod = namespace, query.BareName(name)
+	}
+	if query.WorkloadKind(p.Namespace) != "" { // the search for the pod says what to do
+		p.Namespace, p.Pod = "", of
+		return p, nil
 	}
 	switch {
 	case p.Pod == "" || strings.Contains(p.Pod, "/"):

@@ -4,7 +4,7 @@ package cp
 const (
 	Help = `cp copies a file or a directory from SOURCE to TARGET. One of them is in a running container, as
 POD:PATH or NAMESPACE/POD:PATH, the other one on this machine. The container needs nothing for that, no
-tar either. A relative PATH begins at the working directory of the container's process.
+tar either. A relative PATH begins at the container's working directory, as podrun exec does.
 
 Into a container, SOURCE goes into TARGET if that is a directory; of a SOURCE that ends with /. the
 content does. Out of a container, a file does so too, and what is in a directory goes into TARGET.

@@ -2,24 +2,75 @@ package describe
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 
+	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status/summary"
+	"podrun.io/podrun/internal/workload"
 	"podrun.io/podrun/internal/workload/jobs"
 )
 
-// Jobs prints the details of Jobs, without their pods.
-func (d *Printer) Jobs(all []*batchv1.Job) {
+// Jobs prints the details of Jobs, and what has happened to them and their pods. pods are those that exist.
+func (d *Printer) Jobs(all []*batchv1.Job, pods []*v1.Pod) error {
 	for i, job := range all {
 		if i > 0 {
 			fmt.Fprintln(d.Out)
 		}
 		d.job(job)
+		if err := d.jobEvents(job, pods); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// jobEvents prints what Kubernetes' Job controller would have recorded as events, in its words
+// (pkg/controller/job/job_controller.go), as far as the Job's conditions and its pods say it.
+func (d *Printer) jobEvents(job *batchv1.Job, pods []*v1.Pod) error {
+	type row struct {
+		kind, reason, message string
+		at                    metav1.Time
+	}
+	id := workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: job.Namespace, Name: job.Name}}
+	var rows []row
+	for _, p := range pods {
+		if of, _ := workload.Of(p); of == id {
+			at := ptr.Deref(p.Status.StartTime, p.CreationTimestamp)
+			rows = append(rows, row{v1.EventTypeNormal, "SuccessfulCreate", "Created pod: " + p.Name, at})
+		}
+	}
+	for _, c := range job.Status.Conditions {
+		switch is := c.Status == v1.ConditionTrue; {
+		case c.Type == batchv1.JobComplete && is:
+			rows = append(rows, row{v1.EventTypeNormal, "Completed", "Job completed", c.LastTransitionTime})
+		case c.Type == batchv1.JobFailed && is:
+			rows = append(rows, row{v1.EventTypeWarning, c.Reason, c.Message, c.LastTransitionTime})
+		case c.Type == batchv1.JobSuspended && is:
+			rows = append(rows, row{v1.EventTypeNormal, "Suspended", "Job suspended", c.LastTransitionTime})
+		case c.Type == batchv1.JobSuspended:
+			rows = append(rows, row{v1.EventTypeNormal, "Resumed", "Job resumed", c.LastTransitionTime})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return a.at.Compare(b.at.Time) })
+	fmt.Fprintln(d.Out, "Events:")
+	table := [][]string{{"  Type", "Reason", "Age", "Message"}}
+	for _, r := range rows {
+		age := printers.Age(r.at.Time, time.Now())
+		table = append(table, []string{"  " + r.kind, r.reason, age, summary.PlainLine(r.message)})
+	}
+	return printers.Rows(d.Out, table...)
 }
 
 func (d *Printer) job(job *batchv1.Job) {

@@ -68,10 +68,7 @@ func (g *Global) Complete(f *pflag.FlagSet, quiet bool) error {
 	}
 	// These paths end up in the specs of containers and in other processes, so they must not depend
 	// on the working directory of this process.
-	for _, d := range []struct {
-		name string
-		path *string
-	}{{"root-dir", &g.RootDir}, {"run-dir", &g.RunDir}, {"log-dir", &g.LogDir}, {"log-links-dir", &g.LogLinksDir}} {
+	for _, d := range g.directories() {
 		if *d.path == "" && d.path == &g.LogLinksDir {
 			continue // no links
 		}

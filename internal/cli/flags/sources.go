@@ -38,7 +38,14 @@ func (s *Sources) Add(f *pflag.FlagSet) {
 		}
 		return pflag.NormalizedName(name)
 	})
-	f.StringArrayVarP(&s.manifests, "manifests", "f", []string{"/etc/pods"},
+	s.add(f, "f")
+}
+
+// AddWithout adds the flags without -f and --filename, which stand for --manifests elsewhere.
+func (s *Sources) AddWithout(f *pflag.FlagSet) { s.add(f, "") }
+
+func (s *Sources) add(f *pflag.FlagSet, shorthand string) {
+	f.StringArrayVarP(&s.manifests, "manifests", shorthand, []string{"/etc/pods"},
 		"directory or file with manifests, or exec:COMMAND for those that a command prints; repeatable")
 	s.loading.Add(f)
 	f.DurationVar(&s.fileCheckFrequency, "file-check-frequency", 20*time.Second,

@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/distribution/reference"
+	"github.com/spf13/pflag"
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
@@ -77,6 +78,23 @@ func Load(ctx context.Context, streams cli.Streams, s Store, file string) (names
 		err = fmt.Errorf("%s: %w", file, err)
 	}
 	return names, errors.Join(cli.PrintNames(streams.Out, names...), err)
+}
+
+// LoadFlags are the flags of podrun images load.
+type LoadFlags struct{ inputs []string }
+
+// Add adds the flags to f.
+func (l *LoadFlags) Add(f *pflag.FlagSet) {
+	f.StringArrayVarP(&l.inputs, "input", "i", nil, "file to load, as an argument FILE is; repeatable")
+}
+
+// Archives returns the files of the flags and the arguments, of which there must be one at least.
+func (l *LoadFlags) Archives(args []string) ([]string, error) {
+	all := slices.Concat(l.inputs, args)
+	if len(all) == 0 {
+		return nil, errors.New("an argument is missing: the FILE of podrun images load")
+	}
+	return all, nil
 }
 
 // openArchive opens a file, or waits until somebody writes to a FIFO.
@@ -147,6 +165,10 @@ func Save(ctx context.Context, out io.Writer, s Store, refs []string, file strin
 	}
 	return err
 }
+
+// RemoveHelp is the help of podrun images rm.
+const RemoveHelp = "rm removes images. Of an image with several names it removes the name that is given. The last name of\n" +
+	"an image that a container or a volume is made of stays, unless --force is given."
 
 // Remove removes images and prints the names of those that it removed.
 func Remove(ctx context.Context, out io.Writer, s Store, refs []string, force bool) error {

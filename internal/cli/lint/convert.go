@@ -18,9 +18,9 @@ import (
 
 // ConvertHelp is the help of podrun convert.
 const ConvertHelp = `convert prints manifests for podrun that are made of: pods as kubectl get -o yaml prints them;
-Deployments, StatefulSets, DaemonSets, ReplicaSets, Jobs and CronJobs, each of which becomes one pod;
-ConfigMaps and Secrets, as they are; lists of all these; and compose files, of which each service
-becomes a pod with the service's name.
+Deployments, StatefulSets, DaemonSets, ReplicaSets and Jobs, which stay what they are; CronJobs and
+ReplicationControllers, each of which becomes one pod; ConfigMaps and Secrets, as they are; lists of
+all these; and compose files, of which each service becomes a pod with the service's name.
 
 Standard error names each thing that is left out or becomes something else, and what podrun
 validate would say about the result. $NAME in a compose file is a variable of the environment, or of

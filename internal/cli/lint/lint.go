@@ -20,7 +20,9 @@ import (
 	"podrun.io/podrun/internal/manifest/source/file"
 	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
+	"podrun.io/podrun/internal/workload"
 )
 
 // Findings is the result of Check, and the JSON output of podrun validate.
@@ -30,6 +32,8 @@ type Findings struct {
 	Errors []manifest.FieldError `json:"errors"`
 	// Warnings do not make a manifest invalid.
 	Warnings []string `json:"warnings,omitempty"`
+	// jobs are the names of the Jobs, and ofJobs those of their first pods.
+	jobs, ofJobs []pod.Key
 	// unreadable are the errors of manifests that cannot be read.
 	unreadable []error
 }
@@ -71,7 +75,15 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 		return nil, err
 	}
 	desired := manifest.Merge(sources)
+	for _, w := range desired.Workloads {
+		if w.Kind == workload.Job {
+			f.jobs = append(f.jobs, w.Key)
+		}
+	}
 	for key, p := range desired.Pods {
+		if id, _ := workload.Of(p); id.Kind == workload.Job {
+			f.ofJobs = append(f.ofJobs, key)
+		}
 		f.Pods = append(f.Pods, validPod{key.Namespace, key.Name, manifest.OriginOf(p).Path})
 	}
 	slices.SortFunc(f.Pods, func(a, b validPod) int {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"podrun.io/podrun/internal/cli"
@@ -12,26 +13,28 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Named returns the pods of manifests by their names in them. It fails if one of the manifests cannot be used.
-func Named(ctx context.Context, paths []string, stdin io.Reader) ([]pod.Key, error) {
+// Named returns the pods of manifests by their names in them, and the Jobs, whose pods are not among these. It fails if
+// one of the manifests cannot be used.
+func Named(ctx context.Context, paths []string, stdin io.Reader) (pods, jobs []pod.Key, err error) {
 	o := Options{Stdin: stdin, NodeName: "node", NoSuffix: true, Rules: support.Rules{IgnoreNodeName: true}}
 	found, err := Check(ctx, paths, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	wrong := found.unreadable
 	for _, e := range found.Errors {
 		wrong = append(wrong, e)
 	}
-	var keys []pod.Key
 	for _, p := range found.Pods {
-		keys = append(keys, pod.Key{Namespace: p.Namespace, Name: p.Name})
+		if key := (pod.Key{Namespace: p.Namespace, Name: p.Name}); !slices.Contains(found.ofJobs, key) {
+			pods = append(pods, key)
+		}
 	}
-	if len(wrong) == 0 && len(keys) == 0 {
+	if len(wrong) == 0 && len(pods)+len(found.jobs) == 0 {
 		wrong = []error{fmt.Errorf("%s: no pods in it", strings.Join(paths, ", "))}
 	}
 	if len(wrong) > 0 {
-		return nil, &cli.Error{Code: cli.ExitUsage, Err: errors.Join(wrong...)}
+		return nil, nil, &cli.Error{Code: cli.ExitUsage, Err: errors.Join(wrong...)}
 	}
-	return keys, nil
+	return pods, found.jobs, nil
 }

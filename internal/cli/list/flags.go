@@ -2,6 +2,7 @@ package list
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -28,7 +29,7 @@ func (l *Flags) AddTo(f *pflag.FlagSet) {
 	f.StringVarP(&l.Output, "output", "o", "", "output format: "+printers.Formats+";\n"+
 		"or manifest: what can be put back into the directory of manifests")
 	f.BoolVar(&l.NoHeaders, "no-headers", false, "do not print headers")
-	f.BoolVar(&l.showLabels, "show-labels", false, "show the labels of pods in a column")
+	f.BoolVar(&l.showLabels, "show-labels", false, "show the labels in a column")
 	f.StringVar(&l.order, "sort-by", "", "sort by a field, such as .metadata.creationTimestamp")
 	f.BoolVarP(&l.Watch, "watch", "w", false, "after listing the pods, watch for changes")
 }
@@ -51,8 +52,18 @@ func (l *Flags) PodOptions(dirs layout.Dirs) (Options, error) {
 	return o, err
 }
 
-// WorkloadOptions checks the flags and returns the options of a list of workloads.
-func (l *Flags) WorkloadOptions() (Options, error) {
+// WorkloadOptions checks the flags and returns the options of a list of workloads. args are the arguments.
+func (l *Flags) WorkloadOptions(args []string) (Options, error) {
+	names := args[1:]
+	if strings.Contains(args[0], "/") {
+		names = args
+	}
+	if err := l.Check(names); err != nil {
+		return Options{}, err
+	}
+	if len(l.Files) > 0 {
+		return Options{}, errors.New("the manifests of --filename say what is listed: give no type beside them")
+	}
 	if l.Watch || l.Output == manifestFormat {
 		return Options{}, errors.New("workloads are listed all at once: --watch and -o manifest are of pods only")
 	}
@@ -61,8 +72,12 @@ func (l *Flags) WorkloadOptions() (Options, error) {
 
 // VolumeOptions checks the flags and returns the options of a list of volumes, of which none are named.
 func (l *Flags) VolumeOptions(names []string) (Options, error) {
-	if l.Watch || len(names) > 0 {
+	switch {
+	case l.Watch || len(names) > 0:
 		return Options{}, errors.New("volumes are listed all at once")
+	case l.Selector != "" || l.showLabels || len(l.Files) > 0:
+		return Options{}, errors.New("volumes have no labels and are in no manifest: " +
+			"--selector, --show-labels and --filename are of pods and workloads only")
 	}
 	return l.Options()
 }

@@ -41,7 +41,7 @@ type Options struct {
 	Selection query.Selection
 	Format    printers.Format
 	NoHeaders bool
-	// ShowLabels adds the labels of pods to their table.
+	// ShowLabels adds the labels of the objects to their table.
 	ShowLabels bool
 	// Order is the order of the list; nil is by namespace and name, and of events by time.
 	Order *printers.Order
@@ -240,6 +240,9 @@ func (l *Lister) Volumes(o Options) error {
 		if o.Selection.AllNamespaces || claim.Namespace == o.Selection.Namespace {
 			selected = append(selected, claim)
 		}
+	}
+	if err := printers.Sort(o.Order, selected); err != nil {
+		return err
 	}
 	if len(selected) == 0 && o.Format.Tabular() {
 		_, err := fmt.Fprintln(l.Streams.ErrOut, "No volumes found")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,10 +14,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	units "k8s.io/apimachinery/pkg/util/duration"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/manifest"
@@ -34,44 +37,164 @@ type listed struct {
 	since   time.Time
 }
 
-// Workloads lists the workloads that the arguments name: `deployments NAME...` or `deployment/NAME...`.
+// Workloads lists the objects that the arguments name: `deployments NAME...`, `deployment/NAME...`, or
+// `deployments,pods NAME...`.
 func (l *Lister) Workloads(o Options, args []string) error {
-	kind, names, _ := query.WorkloadArgs(args)
-	all, err := l.workloads(kind)
+	types, names, err := query.TypesAndNames(args)
+	if err != nil {
+		return &cli.Error{Code: cli.ExitUsage, Err: err}
+	}
+	var all []section
+	var missing []error
+	for _, kind := range types {
+		of, absent, err := l.section(o, kind, names)
+		if err != nil {
+			return err
+		}
+		all, missing = append(all, of), append(missing, absent...)
+	}
+	return errors.Join(append([]error{l.print(o, all, len(names))}, missing...)...)
+}
+
+// OfManifests lists the selected Jobs and pods of manifests.
+func (l *Lister) OfManifests(o Options) error {
+	if o.Watch || o.Manifests {
+		return &cli.Error{
+			Code: cli.ExitUsage,
+			Err:  errors.New("workloads are listed all at once: --watch and -o manifest are of pods only"),
+		}
+	}
+	jobs, missing, err := l.section(o, workload.Job, nil)
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(w listed) bool {
-		return !o.Selection.AllNamespaces && w.Key.Namespace != o.Selection.Namespace ||
-			len(names) > 0 && !slices.Contains(names, w.Key.Name)
-	})
-	var missing []error
+	all, named := []section{jobs}, len(o.Selection.Jobs)+len(o.Selection.Manifests)
+	if len(o.Selection.Manifests) > 0 {
+		o.Selection.Jobs = nil
+		pods, absent, err := l.section(o, "", nil)
+		if err != nil {
+			return err
+		}
+		all, missing = append(all, pods), append(missing, absent...)
+	}
+	return errors.Join(append([]error{l.print(o, all, named)}, missing...)...)
+}
+
+// section are the objects of one kind.
+type section struct {
+	kind   workload.Kind // "": pods
+	header []string
+	items  []printers.Item
+}
+
+// section returns the selected objects of a kind, and an error for each that does not exist.
+func (l *Lister) section(o Options, kind workload.Kind, names []string) (of section, missing []error, err error) {
+	if kind == "" {
+		pods, err := l.Reader.Select(o.Selection, names)
+		if len(names)+len(o.Selection.Manifests) > 0 && err != nil { // as kubectl, print those that exist
+			missing, err = append(missing, err), nil
+		}
+		if err == nil {
+			err = printers.Sort(o.Order, pods)
+		}
+		header, items := printers.PodItems(pods, o.Format, o.ShowLabels)
+		return section{header: header, items: items}, missing, err
+	}
+	selects, err := labels.Parse(o.Selection.Labels)
+	if err != nil {
+		return section{}, nil, fmt.Errorf("--selector %q: %w", o.Selection.Labels, err)
+	}
+	all, err := l.workloads(kind)
+	if err != nil {
+		return section{}, nil, err
+	}
+	keys := slices.Clone(o.Selection.Jobs)
 	for _, name := range names {
-		if !slices.ContainsFunc(all, func(w listed) bool { return w.Key.Name == name }) {
-			id := workload.ID{Kind: kind, Key: pod.Key{Namespace: o.Selection.Namespace, Name: name}}
-			missing = append(missing, query.WorkloadNotFound(id))
+		keys = append(keys, pod.Key{Namespace: o.Selection.Namespace, Name: name})
+	}
+	all = slices.DeleteFunc(all, func(w listed) bool {
+		if len(keys) > 0 {
+			return !slices.Contains(keys, w.Key)
+		}
+		return !o.Selection.AllNamespaces && w.Key.Namespace != o.Selection.Namespace || !selects.Matches(w.labels())
+	})
+	for _, key := range keys {
+		if !slices.ContainsFunc(all, func(w listed) bool { return w.Key == key }) {
+			missing = append(missing, query.WorkloadNotFound(workload.ID{Kind: kind, Key: key}))
 		}
 	}
-	if len(all) == 0 && o.Format.Tabular() {
-		if len(missing) == 0 {
-			l.SayNone(o.Selection)
-		}
-		return errors.Join(missing...)
+	of = section{kind: kind, header: append(append([]string{"NAME"}, workload.Header(kind)...), "AGE")}
+	if o.ShowLabels {
+		of.header = append(of.header, "LABELS")
 	}
-	var items []printers.Item
-	for _, w := range all {
-		row := append([]string{w.Key.Name}, w.cells()...)
-		items = append(items, printers.Item{
-			Name: w.Key.Name, Namespace: w.Key.Namespace, Object: w.object,
-			Row: append(row, printers.Age(w.since, time.Now())),
+	objects := make([]runtime.Object, len(all))
+	for i, w := range all {
+		objects[i] = w.object
+	}
+	if err := printers.Sort(o.Order, objects); err != nil {
+		return section{}, nil, err
+	}
+	for _, object := range objects {
+		w := all[slices.IndexFunc(all, func(w listed) bool { return w.object == object })]
+		row := append(append([]string{w.Key.Name}, w.cells()...), printers.Age(w.since, time.Now()))
+		if o.ShowLabels {
+			row = append(row, printers.OrNone(w.labels().String()))
+		}
+		of.items = append(of.items, printers.Item{
+			Name: w.Key.Name, Namespace: w.Key.Namespace, Object: w.object, Row: row, Resource: resourceOf(kind),
 		})
 	}
+	return of, missing, nil
+}
+
+// print prints sections: as tables one after the other, else as one list, or as the object if one is named. named is
+// how many are; 0: all are listed.
+func (l *Lister) print(o Options, all []section, named int) error {
 	printer := printers.Items{
-		Format: o.Format, NoHeaders: o.NoHeaders, AllNamespaces: o.Selection.AllNamespaces, Kind: string(kind),
-		Group: groupOf(kind), Single: len(names) == 1 && len(items) == 1,
-		Header: append(append([]string{"NAME"}, workload.Header(kind)...), "AGE"),
+		Format: o.Format, NoHeaders: o.NoHeaders, AllNamespaces: o.Selection.AllNamespaces,
 	}
-	return errors.Join(append([]error{printer.Print(l.Streams.Out, items)}, missing...)...)
+	var items []printers.Item
+	for _, of := range all {
+		items = append(items, of.items...)
+	}
+	switch {
+	case len(items) == 0 && o.Format.Tabular():
+		if named == 0 {
+			l.SayNone(o.Selection)
+		}
+		return nil
+	case !o.Format.Tabular():
+		printer.Single = named == 1 && len(items) == 1
+		return printer.Print(l.Streams.Out, items)
+	}
+	all = slices.DeleteFunc(all, func(of section) bool { return len(of.items) == 0 })
+	for i, of := range all {
+		if i > 0 {
+			if _, err := fmt.Fprintln(l.Streams.Out); err != nil {
+				return err
+			}
+		}
+		printer.Header = of.header
+		printer.Prefix = len(all) > 1
+		if err := printer.Print(l.Streams.Out, of.items); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resourceOf returns a kind as it is in TYPE/NAME.
+func resourceOf(kind workload.Kind) string {
+	return strings.ToLower(string(kind)) + "." + groupOf(kind)
+}
+
+// labels returns the labels of the document.
+func (w listed) labels() labels.Set {
+	m, err := meta.Accessor(w.object)
+	if err != nil {
+		return nil
+	}
+	return m.GetLabels()
 }
 
 // workloads returns the workloads of a kind: those that serve has saved, and those of which only pods

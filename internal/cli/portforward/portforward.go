@@ -11,9 +11,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
+	"time"
 
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -34,6 +36,9 @@ type Pod struct {
 // the host.
 func (p Pod) NetworkNamespace() (string, error) {
 	status, err := query.ReadPod(p.Dirs.StatusFiles().Pod(p.Key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("pod %q was removed", p.Key.Name)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -48,6 +53,26 @@ func (p Pod) NetworkNamespace() (string, error) {
 		}
 	}
 	return "", fmt.Errorf("pod %q is not running", p.Key.Name)
+}
+
+// replaceTime is how long a pod may be missing whose next revision is about to be started.
+const replaceTime = 3 * time.Second
+
+// Lost returns an error when the pod has been removed, or the cause of the end of ctx when that ends first.
+func (p Pod) Lost(ctx context.Context, r *query.Reader) error {
+	var missing time.Time // since when
+	return r.OnChange(ctx, p.Dirs.StatusFiles().Dir(), func() (bool, error) {
+		_, err := query.ReadPod(p.Dirs.StatusFiles().Pod(p.Key))
+		switch {
+		case !errors.Is(err, fs.ErrNotExist):
+			missing = time.Time{}
+		case missing.IsZero():
+			missing = time.Now()
+		case time.Since(missing) >= replaceTime:
+			return false, fmt.Errorf("lost connection to pod: pod %q was removed", p.Key.Name)
+		}
+		return false, nil
+	})
 }
 
 // Dial connects to a port at localhost in the pod.

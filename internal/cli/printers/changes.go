@@ -25,16 +25,27 @@ type changeJSON struct {
 	MoreEdits int            `json:"moreEdits,omitempty"`
 	Volumes   []string       `json:"volumes,omitempty"`
 	Restarts  []string       `json:"restarts,omitempty"`
+	NewRun    bool           `json:"newRun,omitempty"`
 	Why       string         `json:"why,omitempty"`
+}
+
+// ChangesOptions select how changes are printed.
+type ChangesOptions struct {
+	JSON bool
+	// DesiredOnly leaves out the pods that the manifests do not name, which exist.
+	DesiredOnly bool
 }
 
 // Changes prints what serve would change, and warnings about the manifests. It returns an error with
 // the exit code of podrun diff.
-func Changes(streams cli.Streams, all []changes.Change, desired manifest.Desired, inJSON bool) error {
+func Changes(streams cli.Streams, all []changes.Change, desired manifest.Desired, o ChangesOptions) error {
+	if o.DesiredOnly {
+		all = changes.OfDesired(all, desired)
+	}
 	for _, w := range desired.Warnings {
 		cli.Warnf(streams.ErrOut, "%v", w.Err)
 	}
-	if err := printChanges(streams.Out, all, inJSON); err != nil {
+	if err := printChanges(streams.Out, all, o.JSON); err != nil {
 		return err
 	}
 	if len(desired.Problems) > 0 {
@@ -63,6 +74,7 @@ func printChanges(out io.Writer, all []changes.Change, inJSON bool) error {
 			MoreEdits: c.More,
 			Volumes:   c.Volumes,
 			Restarts:  c.Restarts,
+			NewRun:    c.NewRun,
 		}
 		for _, e := range c.Edits {
 			row.Fields = append(row.Fields, e.Field)
@@ -119,6 +131,8 @@ func (c changeJSON) String() string {
 // effect says what happens to the containers of the pod.
 func (c changeJSON) effect() string {
 	switch {
+	case c.NewRun:
+		return "a new run of its Job"
 	case c.Action == changes.Replace:
 		return "a new pod; all containers start anew"
 	case c.Action != changes.Update:

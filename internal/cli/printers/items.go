@@ -3,13 +3,14 @@ package printers
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"podrun.io/podrun/internal/cli"
 )
 
 // Item is an object of any kind to print.
 type Item struct {
+	// Resource is the type, with its API group if it has one, as in job.batch/NAME.
+	Resource        string
 	Namespace, Name string
 	// Row are the cells of the standard table.
 	Row []string
@@ -17,16 +18,15 @@ type Item struct {
 	Object any
 }
 
-// Items prints objects of one kind in one format.
+// Items prints objects in one format.
 type Items struct {
 	Format        Format
 	NoHeaders     bool
 	AllNamespaces bool
 	// Single prints the only item as an object, not as a list.
 	Single bool
-	Kind   string
-	// Group is the API group of Kind.
-	Group  string
+	// Prefix puts the resource before the names in tables.
+	Prefix bool
 	Header []string
 }
 
@@ -41,7 +41,7 @@ func (v Items) Print(out io.Writer, items []Item) error {
 		return Rows(out, rows...)
 	case v.Format.isName():
 		for _, item := range items {
-			if _, err := fmt.Fprintf(out, "%s.%s/%s\n", strings.ToLower(v.Kind), v.Group, item.Name); err != nil {
+			if _, err := fmt.Fprintf(out, "%s/%s\n", item.Resource, item.Name); err != nil {
 				return err
 			}
 		}
@@ -80,6 +80,9 @@ func (v Items) rowsOf(items []Item) ([][]string, error) {
 	}
 	for _, item := range items {
 		row := item.Row
+		if v.Prefix {
+			row = append([]string{item.Resource + "/" + row[0]}, row[1:]...)
+		}
 		if v.Format.custom != nil {
 			var err error
 			if row, err = v.Format.customRow(item.Object); err != nil {

@@ -166,6 +166,17 @@ func (v *Pods) Changes(pods []*v1.Pod) error {
 	return nil
 }
 
+// PodItems returns pods as items, and the headers of their rows.
+func PodItems(pods []*v1.Pod, f Format, showLabels bool) (header []string, items []Item) {
+	c := columns{wide: f.kind == "wide", labels: showLabels}
+	for _, p := range pods {
+		items = append(items, Item{
+			Resource: "pod", Namespace: p.Namespace, Name: p.Name, Object: p, Row: c.row(p, time.Now()),
+		})
+	}
+	return c.header(), items
+}
+
 // columns selects the columns of the table of pods.
 type columns struct{ namespace, wide, labels bool }
 

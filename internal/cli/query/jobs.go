@@ -14,30 +14,16 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/workload"
 )
 
-// JobNames returns the names in the arguments `job/NAME...`, and whether they name Jobs. Without a slash, job may
-// be the name of a pod.
-func JobNames(args []string) (names []string, ok bool) {
-	kind, names, ok := WorkloadArgs(args)
-	return names, ok && kind == workload.Job && len(names) > 0 && strings.Contains(args[0], "/")
-}
-
 // Job returns a Job of the serve that runs, or ran last; nil if it has none of that name.
 func (r *Reader) Job(namespace, name string) (*batchv1.Job, error) {
-	saved, err := status.Workloads(r.Dirs)
-	if err != nil {
+	saved, err := r.saved(workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: namespace, Name: name}})
+	if saved == nil || err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(saved, func(w status.Workload) bool {
-		return w.Kind == workload.Job && w.Namespace == namespace && w.Name == name
-	})
-	if i < 0 {
-		return nil, nil
-	}
-	job := saved[i].Job()
+	job := saved.Job()
 	if job == nil {
 		return nil, fmt.Errorf("reading the status of job %q failed", name)
 	}
@@ -46,8 +32,7 @@ func (r *Reader) Job(namespace, name string) (*batchv1.Job, error) {
 
 // JobWait says for what WaitJobs waits.
 type JobWait struct {
-	Namespace string
-	Names     []string
+	Jobs []pod.Key
 	// For is the value of --for: condition=NAME[=VALUE], create or delete.
 	For     string
 	Timeout time.Duration // 0: check once
@@ -63,27 +48,29 @@ func (r *Reader) WaitJobs(ctx context.Context, out io.Writer, o JobWait) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimedOut)
 	defer cancel()
-	pending := slices.Clone(o.Names)
+	pending := slices.Clone(o.Jobs)
 	err = r.OnChange(ctx, r.Dirs.Run, func() (bool, error) {
-		var unmet []string
-		for _, name := range pending {
-			job, err := r.Job(o.Namespace, name)
+		var unmet []pod.Key
+		for _, key := range pending {
+			job, err := r.Job(key.Namespace, key.Name)
 			if err != nil {
 				return false, err
 			}
 			if !condition(conditionsOf(job)) {
-				unmet = append(unmet, name)
+				unmet = append(unmet, key)
 				continue
 			}
-			fmt.Fprintf(out, "job.batch/%s condition met\n", name)
+			fmt.Fprintf(out, "job.batch/%s condition met\n", key.Name)
 		}
 		pending = unmet
 		return len(pending) == 0, nil
 	})
 	if errors.Is(err, errTimedOut) {
-		return &cli.Error{
-			Code: cli.ExitFailed, Err: fmt.Errorf("timed out waiting for jobs/%s", strings.Join(pending, ", jobs/")),
+		var names []string
+		for _, key := range pending {
+			names = append(names, "jobs/"+key.Name)
 		}
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("timed out waiting for %s", strings.Join(names, ", "))}
 	}
 	return err
 }
@@ -102,17 +89,20 @@ func conditionsOf(job *batchv1.Job) *v1.Pod {
 	return p
 }
 
-// Jobs returns the Jobs that the arguments `job NAME...` or `job/NAME...` name; none if they name something else.
-func (r *Reader) Jobs(namespace string, args []string) ([]*batchv1.Job, error) {
-	kind, names, _ := WorkloadArgs(args)
-	if kind != workload.Job {
-		return nil, nil
+// Jobs returns the Jobs of a selection and those that the arguments `job NAME...` or `job/NAME...` name; none if they
+// name something else.
+func (r *Reader) Jobs(s Selection, args []string) ([]*batchv1.Job, error) {
+	keys := slices.Clone(s.Jobs)
+	if kind, names, _ := WorkloadArgs(args); kind == workload.Job {
+		for _, name := range names {
+			keys = append(keys, pod.Key{Namespace: s.Namespace, Name: name})
+		}
 	}
 	var all []*batchv1.Job
-	for _, name := range names {
-		job, err := r.Job(namespace, name)
+	for _, key := range keys {
+		job, err := r.Job(key.Namespace, key.Name)
 		if err == nil && job == nil {
-			err = WorkloadNotFound(workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: namespace, Name: name}})
+			err = WorkloadNotFound(workload.ID{Kind: workload.Job, Key: key})
 		}
 		if err != nil {
 			return nil, err

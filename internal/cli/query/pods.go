@@ -12,6 +12,7 @@ import (
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
 )
 
 // Selection selects pods.
@@ -22,6 +23,8 @@ type Selection struct {
 	// Manifests are pods by their names in manifests, whatever the namespace of the selection is. none selects
 	// all pods.
 	Manifests []pod.Key
+	// Jobs are Jobs of manifests, like Manifests.
+	Jobs []pod.Key
 }
 
 // Select returns the pods of a selection or, if names are given, the pods of its namespace with these names.
@@ -38,7 +41,13 @@ func (r *Reader) Select(f Selection, names []string) ([]*v1.Pod, error) {
 	for _, name := range names {
 		keys = append(keys, pod.Key{Namespace: f.Namespace, Name: name})
 	}
-	if len(keys) > 0 {
+	for _, job := range f.Jobs { // all of its pods that exist; there may be none any more
+		of := PodsOf(pods, workload.ID{Kind: workload.Job, Key: job})
+		for _, p := range of {
+			keys = append(keys, pod.KeyOf(p))
+		}
+	}
+	if len(keys)+len(f.Jobs) > 0 {
 		return findKeys(pods, keys)
 	}
 	if !f.AllNamespaces {
@@ -81,6 +90,9 @@ func (r *Reader) Named(namespace, name string) (*v1.Pod, error) {
 // FindIn returns the pod of a namespace as Find does. If it does not exist, the error has what may have been meant: a
 // pod whose name is similar, or one of that name in another namespace.
 func FindIn(pods []*v1.Pod, namespace, name string) (*v1.Pod, error) {
+	if err := onePod(pods, namespace, name); err != nil {
+		return nil, err
+	}
 	here := InNamespace(pods, namespace)
 	p, err := Find(here, name)
 	var failed *cli.Error

@@ -6,7 +6,8 @@ const WaitHelp = "wait exits when each of the pods has met the condition of --fo
 	"its manifests names the pod; --for=create waits even then. --selector and --all select from the\n" +
 	"pods that exist when wait starts. Whether a pod is ready is unknown while no process runs it, so\n" +
 	"wait then waits until a process does. deployment/NAME stands for all pods of the Deployment.\n" +
-	"job/NAME is the Job itself, with the conditions Complete, Failed and Suspended.\n\n--for is one of\n\n" +
+	"job/NAME is the Job itself, with the conditions Complete, Failed and Suspended; so are job NAME, unless\n" +
+	"there is a pod of the name job, and jobs --all.\n\n--for is one of\n\n" +
 	"  condition=NAME[=True|False]  a condition of the pod: Ready, Initialized, ContainersReady, …\n" +
 	"  phase=NAME                   Pending, Running, Succeeded or Failed\n" +
 	"  jsonpath={PATH}[=VALUE]      a field of the pod exists, or has that value\n" +

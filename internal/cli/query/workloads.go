@@ -36,6 +36,68 @@ func WorkloadKind(resource string) workload.Kind {
 	return ""
 }
 
+// Types returns the resource types that get and describe take, pods first.
+func Types() []string {
+	types := []string{"pods"}
+	for _, t := range workloadTypes {
+		types = append(types, t.names[0])
+	}
+	return types
+}
+
+// ListsWorkloads reports that an argument, `deployments`, `deployment/NAME` or `deployments,pods`, names workloads or
+// several types.
+func ListsWorkloads(arg string) bool {
+	resource, _, _ := strings.Cut(arg, "/")
+	return strings.Contains(resource, ",") || WorkloadKind(resource) != ""
+}
+
+// TypesAndNames returns the kinds and the names in the arguments `deployments NAME...`, `deployment/NAME...` or
+// `deployments,pods NAME...`. The kind "" is pods.
+func TypesAndNames(args []string) (kinds []workload.Kind, names []string, err error) {
+	if kind, names, ok := WorkloadArgs(args); ok {
+		return []workload.Kind{kind}, names, nil
+	}
+	if strings.Contains(args[0], "/") {
+		return nil, nil, fmt.Errorf("%s: name objects of one type", strings.Join(args, " "))
+	}
+	for resource := range strings.SplitSeq(args[0], ",") {
+		kind := WorkloadKind(resource)
+		if kind == "" && !IsPods(resource) {
+			return nil, nil, fmt.Errorf("%q of %q: only pods and workloads are listed together", resource, args[0])
+		}
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds, args[1:], nil
+}
+
+// WorkloadCompletions returns the completions of names of workloads in a namespace: TYPE/NAME if text begins so, or
+// NAME after a type in args. ok is false if it is neither.
+func (r *Reader) WorkloadCompletions(namespace string, args []string, text string) (completions []string, ok bool) {
+	resource, _, typed := strings.Cut(text, "/")
+	prefix := resource + "/"
+	if !typed && len(args) > 0 {
+		resource, prefix = args[0], ""
+	}
+	kind := WorkloadKind(resource)
+	if kind == "" {
+		return nil, false
+	}
+	saved, err := status.Workloads(r.Dirs)
+	if err != nil {
+		return nil, true
+	}
+	for _, w := range saved {
+		if w.Kind == kind && w.Namespace == namespace && !slices.Contains(args, prefix+w.Name) {
+			completions = append(completions, prefix+w.Name)
+		}
+	}
+	slices.Sort(completions)
+	return completions, true
+}
+
 // workloadName returns the workload that TYPE/NAME is, and whether it is one.
 func workloadName(namespace, name string) (workload.ID, bool) {
 	resource, rest, _ := strings.Cut(name, "/")
@@ -80,6 +142,42 @@ func PodsOf(pods []*v1.Pod, id workload.ID) []*v1.Pod {
 	})
 }
 
+// saved returns a workload of the serve that runs, or ran last; nil if it has none of that name.
+func (r *Reader) saved(id workload.ID) (*status.Workload, error) {
+	all, err := status.Workloads(r.Dirs)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if w := &all[i]; w.Kind == id.Kind && w.Namespace == id.Key.Namespace && w.Name == id.Key.Name {
+			return w, nil
+		}
+	}
+	return nil, nil
+}
+
+// onePod returns an error of a name TYPE/NAME that is not a pod's, where one pod is needed: what to name in its place.
+func onePod(pods []*v1.Pod, namespace, name string) error {
+	kind, _, typed := strings.Cut(BareName(name), "/")
+	if !typed {
+		return nil
+	}
+	err := &cli.Error{
+		Code: cli.ExitUsage, Err: fmt.Errorf("%q is no pod: must be NAME or pod/NAME", name), Hint: insteadOf(kind),
+	}
+	if id, is := workloadName(namespace, name); is {
+		var names []string
+		for _, p := range PodsOf(pods, id) {
+			names = append(names, "pod/"+ShortName(p))
+		}
+		err.Hint = "it has no pods now"
+		if len(names) > 0 {
+			err.Hint = "name one of its pods: " + strings.Join(names, ", ")
+		}
+	}
+	return err
+}
+
 // expand returns names with the full names of its pods in place of each workload. Of a workload that serve
 // has, they need not exist.
 func (r *Reader) expand(namespace string, names []string) ([]string, error) {
@@ -87,21 +185,21 @@ func (r *Reader) expand(namespace string, names []string) ([]string, error) {
 	for _, name := range names {
 		id, ok := workloadName(namespace, name)
 		if !ok {
+			if err := onePod(nil, namespace, name); err != nil {
+				return nil, err
+			}
 			all = append(all, name)
 			continue
 		}
-		saved, err := status.Workloads(r.Dirs)
+		saved, err := r.saved(id)
 		if err != nil {
 			return nil, err
 		}
-		i := slices.IndexFunc(saved, func(w status.Workload) bool {
-			return w.Kind == id.Kind && w.Namespace == namespace && w.Name == id.Key.Name
-		})
-		if i >= 0 && len(saved[i].Pods) == 0 {
+		if saved != nil && len(saved.Pods) == 0 {
 			return nil, &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("%s has no pods now", name)}
 		}
-		if i >= 0 {
-			all = append(all, saved[i].Pods...)
+		if saved != nil {
+			all = append(all, saved.Pods...)
 			continue
 		}
 		pods, err := r.Pods()

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -94,10 +95,15 @@ func (r *File) ResultsUntil(result Run, timeout time.Duration, interrupted <-cha
 // fileTime is how long the report may take after an interrupt.
 const fileTime = 200 * time.Millisecond
 
-// CheckPath returns an error if the file can be neither written nor created.
+// CheckPath returns an error if the file can be neither written nor created, or if its name has a format in front, as
+// other programs take it.
 func (r *File) CheckPath() error {
 	if r.Path == "" {
 		return nil
+	}
+	if path, is := strings.CutPrefix(r.Path, "junit="); is {
+		r.written.Store(true)
+		return fmt.Errorf("%s: give the file alone, as --report %s: the format is always JUnit XML", r.Path, path)
 	}
 	err := writable(r.Path)
 	if err != nil {

@@ -59,11 +59,7 @@ func (r Run) jobCases(j Job) []junitCase {
 // jobCase returns a case of a Job, which has these pods.
 func (r Run) jobCase(j Job, name string, pods []*v1.Pod, succeeded bool) junitCase {
 	c := junitCase{Name: name, ClassName: j.Namespace + "." + j.Name}
-	took := time.Duration(0)
-	for _, p := range pods {
-		took += r.Durations[pod.KeyOf(p)]
-	}
-	c.Time = inSeconds(took)
+	c.Time = inSeconds(r.total(pods))
 	end := jobs.Finished(&j.Status)
 	text := r.lastOutput(pods)
 	switch {
@@ -79,6 +75,14 @@ func (r Run) jobCase(j Job, name string, pods []*v1.Pod, succeeded bool) junitCa
 		c.Failure = &junitMessage{Message: end.Message, Type: end.Reason, Text: text}
 	}
 	return c
+}
+
+// total returns how long pods have run together.
+func (r Run) total(pods []*v1.Pod) (all time.Duration) {
+	for _, p := range pods {
+		all += r.Durations[pod.KeyOf(p)]
+	}
+	return all
 }
 
 // lastOutput returns how the containers of the newest pod ended, and the end of what they have written.

@@ -168,6 +168,7 @@ func (r Run) suiteOf(name string, pods []*v1.Pod) junitSuite {
 	for _, j := range r.Jobs {
 		if cmp.Or(j.Manifest, suiteName) == name {
 			suite.Cases = append(suite.Cases, r.jobCases(j)...)
+			longest = max(longest, r.total(j.Pods)) // one after the other, as far as is known
 		}
 	}
 	suite.Time = inSeconds(longest)

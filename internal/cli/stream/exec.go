@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/status/summary"
 )
@@ -24,12 +25,19 @@ type Command struct {
 	Stdin, TTY bool
 }
 
+// Driver runs commands in containers, and says what runs in them.
+type Driver interface {
+	runtime.Execer
+	InspectContainers(ctx context.Context, key pod.Key, ids []string) ([]pod.Container, error)
+	WorkingDir(ctx context.Context, id string) (string, error)
+}
+
 // Container is a container of a pod, and the connection to what runs it.
 type Container struct {
 	io.Closer
 	Pod    *v1.Pod
 	Role   summary.Role
-	Driver runtime.Driver
+	Driver Driver
 }
 
 // Runs reports that the container runs, by the pod's status.

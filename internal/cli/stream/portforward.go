@@ -99,9 +99,11 @@ type Forwarder struct {
 	Out, ErrOut io.Writer
 	// Dial connects to a port of the pod.
 	Dial func(ctx context.Context, port uint16) (net.Conn, error)
+	// Lost returns an error when the pod is gone for good, and when ctx ends. May be nil.
+	Lost func(ctx context.Context) error
 }
 
-// Run listens and forwards connections until ctx ends. It always returns an error.
+// Run listens and forwards connections until ctx ends or the pod is lost. It always returns an error.
 func (w *Forwarder) Run(ctx context.Context, addresses []string, all []Forward) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var serving sync.WaitGroup
@@ -123,6 +125,9 @@ func (w *Forwarder) Run(ctx context.Context, addresses []string, all []Forward) 
 			fmt.Fprintf(w.Out, "Forwarding from %s -> %d\n", l.Addr(), f.remote)
 			serving.Go(func() { w.serve(ctx, l, f.remote) })
 		}
+	}
+	if w.Lost != nil {
+		return w.Lost(ctx)
 	}
 	<-ctx.Done()
 	return ctx.Err()

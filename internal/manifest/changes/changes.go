@@ -38,6 +38,8 @@ type Change struct {
 	// Origin is the origin of the desired pod; if the pod is not desired, the origin of the running
 	// one.
 	Origin manifest.Origin
+	// NewRun reports that a Replace is that of a pod of a Job, which begins a new run.
+	NewRun bool
 	// Edits are the first few fields that make a Replace necessary, or that an Update changes. More is the number of
 	// those after them.
 	Edits []edits.Edit
@@ -81,10 +83,19 @@ func change(d manifest.Desired, key pod.Key, there *v1.Pod) Change {
 		c.setEdits(editsOfReplace(there, wanted))
 	case d.Keeps(there):
 		c.Action, c.Origin, c.Why = Keep, manifest.OriginOf(there), whyKept(d, there)
+	case d.NewRun(there) != nil:
+		w := d.NewRun(there)
+		c.Action, c.Origin, c.NewRun = Replace, manifest.OriginOf(w.Template), true
+		c.setEdits(editsOfReplace(there, w.Like(there)))
 	default:
 		c.Action, c.Origin = Remove, manifest.OriginOf(there)
 	}
 	return c
+}
+
+// OfDesired returns those of the changes that are of pods, or of runs of Jobs, which d names.
+func OfDesired(all []Change, d manifest.Desired) []Change {
+	return slices.DeleteFunc(slices.Clone(all), func(c Change) bool { return d.Pods[c.Key] == nil && !c.NewRun })
 }
 
 // whyKept returns the reason why a pod that is not in d.Pods is not removed.

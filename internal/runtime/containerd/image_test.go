@@ -189,6 +189,13 @@ func TestSaveAndRemoveImages(t *testing.T) {
 	if _, err := r.RemoveImage(t.Context(), imageRef, false); !errors.Is(err, images.ErrUsed) {
 		t.Errorf("one that is used: %v", err)
 	}
+	daemontest.Load(t, r.Runtime, daemontest.Archive(t, "second:1"))
+	if name, err := r.RemoveImage(t.Context(), "second:1", false); err != nil || name != "docker.io/library/second:1" {
+		t.Errorf("another name of one that is used: %q, %v", name, err)
+	}
+	if _, err := r.RemoveImage(t.Context(), imageRef, false); !errors.Is(err, images.ErrUsed) {
+		t.Errorf("the last name of one that is used: %v", err)
+	}
 	if _, err := r.RemoveImage(t.Context(), imageRef, true); err != nil {
 		t.Error(err)
 	}

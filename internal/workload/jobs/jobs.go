@@ -26,6 +26,8 @@ type History struct {
 	Run string `json:"run"`
 	// Document identifies what the run is of: another document is another run.
 	Document string `json:"document"`
+	// Began is when the run began; zero in a history that an earlier podrun has recorded.
+	Began time.Time `json:"began,omitzero"`
 	// Boot is the boot in which the run began.
 	Boot string `json:"boot,omitempty"`
 	// Status is the Job's status, as of the last decision.
@@ -138,6 +140,7 @@ func Decide(in Input) Plan {
 	if h := in.History; h == nil || h.Document != in.Document || in.PerBoot && h.Boot != in.Boot {
 		d.h = &History{
 			Run: in.Document + "-" + strconv.FormatInt(in.Now.UnixNano(), 36), Document: in.Document, Boot: in.Boot,
+			Began: in.Now,
 		}
 	} else {
 		d.h = h.clone()

@@ -133,6 +133,16 @@ func (x *Execer) Exec(ctx context.Context, id string, cmd []string, streams runt
 	return code, err
 }
 
+// WorkingDir returns the directory of a container in which its commands begin: that of its manifest or image, wherever
+// its process is now.
+func (x *Execer) WorkingDir(ctx context.Context, id string) (string, error) {
+	process, _, _, err := x.target(x.client.Context(ctx), id)
+	if err != nil {
+		return "", daemon.Mapped("reading the spec of "+id, err)
+	}
+	return process.Cwd, nil
+}
+
 // confined returns an error if a command would run outside the container of the given process. It
 // checks until one process is confined, and never again: all containers are started from the same
 // root directory.

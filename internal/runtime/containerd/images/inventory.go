@@ -101,17 +101,25 @@ func (v *Inventory) PruneImages(ctx context.Context) ([]string, error) {
 	return unused, err
 }
 
-// ErrUsed reports that a container, running or not, or a volume of a pod was created from an image.
+// ErrUsed reports that a container, running or not, or a volume of a pod was created from an image that has no
+// other name.
 var ErrUsed = errors.New("a container or a volume is made of it")
 
-// RemoveImage removes an image and returns its full name. It returns ErrUsed for an image in use
-// unless force is set. The disk space is free when it returns.
+// RemoveImage removes an image and returns its full name. Of an image with several names it removes the one
+// alone. It returns ErrUsed for the last name of an image in use unless force is set. The disk space is free
+// when it returns.
 func (v *Inventory) RemoveImage(ctx context.Context, ref string, force bool) (string, error) {
-	stored, err := v.find(ctx, ref)
+	all, err := v.ListImages(ctx)
 	if err != nil {
 		return "", err
 	}
-	if stored.Used && !force {
+	stored, err := find(all, ref)
+	if err != nil {
+		return "", err
+	}
+	if stored.Used && !force && !slices.ContainsFunc(all, func(i pod.StoredImage) bool {
+		return i.Name != stored.Name && digestOf(i) == digestOf(stored)
+	}) {
 		return "", fmt.Errorf("image %s: %w", unpacked.Quoted(stored.Name), ErrUsed)
 	}
 	err = v.client.ImageService().Delete(v.client.Context(ctx), stored.Name, images.SynchronousDelete())
@@ -121,12 +129,22 @@ func (v *Inventory) RemoveImage(ctx context.Context, ref string, force bool) (st
 	return stored.Name, nil
 }
 
+// digestOf returns the digest of an image, which is the same under all of its names.
+func digestOf(i pod.StoredImage) string {
+	_, digest, _ := strings.Cut(i.ID, "@")
+	return digest
+}
+
 // find finds an image by a reference in any form that a user may write.
 func (v *Inventory) find(ctx context.Context, ref string) (pod.StoredImage, error) {
 	all, err := v.ListImages(ctx)
 	if err != nil {
 		return pod.StoredImage{}, err
 	}
+	return find(all, ref)
+}
+
+func find(all []pod.StoredImage, ref string) (pod.StoredImage, error) {
 	full, err := unpacked.FullName(ref)
 	if err != nil {
 		full = ref
