@@ -45,14 +45,13 @@ func (p *process) WorkingDir(context.Context, string) (string, error) { return "
 // start starts a process that sleeps in a root directory with what is needed for that alone.
 func start(t *testing.T, change func(a *syscall.SysProcAttr)) *process {
 	t.Helper()
-	busybox, err := os.ReadFile("/bin/busybox")
-	if err != nil {
-		t.Fatalf("busybox-static is needed: %v", err)
-	}
 	p := &process{root: t.TempDir()}
 	must(t, os.Chmod(p.root, 0o755))
 	must(t, os.MkdirAll(filepath.Join(p.root, "work/sub"), 0o755))
-	must(t, os.WriteFile(filepath.Join(p.root, "sleep"), busybox, 0o755))
+	// Written by another process: what this one writes is busy while a test beside it starts a process.
+	if out, err := exec.Command("cp", "/bin/busybox", filepath.Join(p.root, "sleep")).CombinedOutput(); err != nil {
+		t.Fatalf("busybox-static is needed: %v: %s", err, out)
+	}
 	c := exec.Command("/sleep", "1000")
 	c.SysProcAttr = &syscall.SysProcAttr{Chroot: p.root}
 	c.Dir = "/" // it has left its working directory
