@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -66,16 +65,16 @@ func (w *Wait) Parse(r *Reader, namespace string, args []string, selected bool) 
 	return names, nil
 }
 
-// Run waits for the Jobs, and then for the pods, that names and s select. names are those that Parse has returned.
+// Run waits for the objects, and then for the pods, that names and s select. names are those that Parse has returned.
 func (w *Wait) Run(ctx context.Context, r *Reader, out io.Writer, s Selection, names []string) error {
 	began := time.Now()
-	jobs, names, err := w.jobs(r, s, names)
+	objects, names, err := w.objects(r, s, names)
 	if err != nil {
 		return err
 	}
-	if len(jobs) > 0 {
-		o := JobWait{Jobs: jobs, For: w.For, Timeout: w.Timeout}
-		if err := r.WaitJobs(ctx, out, o); err != nil || len(names)+len(s.Manifests) == 0 {
+	if len(objects) > 0 {
+		o := ObjectWait{Objects: objects, For: w.For, Timeout: w.Timeout}
+		if err := r.WaitObjects(ctx, out, o); err != nil || len(names)+len(s.Manifests) == 0 {
 			return err
 		}
 	}
@@ -92,18 +91,26 @@ func (w *Wait) Run(ctx context.Context, r *Reader, out io.Writer, s Selection, n
 	return r.Wait(ctx, out, WaitOptions{Pods: pods, Condition: w.condition, Timeout: left})
 }
 
-// jobs returns the Jobs to wait for, and the names of pods and of workloads that stand for their pods.
-func (w *Wait) jobs(r *Reader, s Selection, names []string) (jobs []pod.Key, others []string, err error) {
-	jobs = slices.Clone(s.Jobs)
+// itself reports that an object of a kind has the condition itself; else its pods have it.
+func (w *Wait) itself(kind workload.Kind) bool {
+	return kind == workload.Job ||
+		kind == workload.Deployment && strings.HasPrefix(strings.ToLower(w.For)+"=", "condition=available=")
+}
+
+// objects returns the objects to wait for, and the names of pods and of workloads that stand for their pods.
+func (w *Wait) objects(r *Reader, s Selection, names []string) (all []workload.ID, others []string, err error) {
+	for _, key := range s.Jobs {
+		all = append(all, workload.ID{Kind: workload.Job, Key: key})
+	}
 	for _, name := range names {
-		if id, is := workloadName(s.Namespace, name); is && id.Kind == workload.Job {
-			jobs = append(jobs, id.Key)
+		if id, is := workloadName(s.Namespace, name); is && w.itself(id.Kind) {
+			all = append(all, id)
 		} else {
 			others = append(others, name)
 		}
 	}
 	if w.kind == "" || len(names) > 0 {
-		return jobs, others, nil
+		return all, others, nil
 	}
 	selects, err := labels.Parse(s.Labels)
 	if err != nil {
@@ -117,14 +124,14 @@ func (w *Wait) jobs(r *Reader, s Selection, names []string) (jobs []pod.Key, oth
 		if one.Kind != w.kind || !s.AllNamespaces && one.Namespace != s.Namespace || !selects.Matches(one.Labels()) {
 			continue
 		}
-		if w.kind == workload.Job {
-			jobs = append(jobs, pod.Key{Namespace: one.Namespace, Name: one.Name})
+		if w.itself(w.kind) {
+			all = append(all, workload.ID{Kind: w.kind, Key: pod.Key{Namespace: one.Namespace, Name: one.Name}})
 		} else if one.Namespace == s.Namespace {
 			others = append(others, strings.ToLower(string(w.kind))+"/"+one.Name)
 		}
 	}
-	if len(jobs)+len(others) == 0 {
+	if len(all)+len(others) == 0 {
 		err = fmt.Errorf("no %ss match: there is nothing to wait for", strings.ToLower(string(w.kind)))
 	}
-	return jobs, others, err
+	return all, others, err
 }

@@ -1,0 +1,163 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
+)
+
+// Job returns a Job of the serve that runs, or ran last; nil if it has none of that name.
+func (r *Reader) Job(namespace, name string) (*batchv1.Job, error) {
+	saved, err := r.saved(workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: namespace, Name: name}})
+	if saved == nil || err != nil {
+		return nil, err
+	}
+	job := saved.Job()
+	if job == nil {
+		return nil, fmt.Errorf("reading the status of job %q failed", name)
+	}
+	return job, nil
+}
+
+// Deployment returns a Deployment of the serve that runs, or ran last, with the status that its pods give it; nil if it
+// has none of that name.
+func (r *Reader) Deployment(namespace, name string) (*appsv1.Deployment, error) {
+	id := workload.ID{Kind: workload.Deployment, Key: pod.Key{Namespace: namespace, Name: name}}
+	saved, err := r.saved(id)
+	if saved == nil || err != nil {
+		return nil, err
+	}
+	var d appsv1.Deployment
+	if err := json.Unmarshal(saved.Object, &d); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", id, err)
+	}
+	pods, err := r.Settled()
+	if err != nil {
+		return nil, err
+	}
+	updated := func(p *v1.Pod) bool { return p.Annotations[manifest.AnnotationManifestHash] == saved.Hash }
+	workload.SetStatus(&d, workload.Summarize(&d, len(saved.Pods), PodsOf(pods, id), updated, time.Now()))
+	return &d, nil
+}
+
+// ObjectWait says for what WaitObjects waits.
+type ObjectWait struct {
+	// Objects are Jobs and Deployments.
+	Objects []workload.ID
+	// For is the value of --for: condition=NAME[=VALUE], create or delete.
+	For     string
+	Timeout time.Duration // 0: check once
+}
+
+// WaitObjects waits until each of the objects meets a condition of its own, and prints those that do.
+func (r *Reader) WaitObjects(ctx context.Context, out io.Writer, o ObjectWait) error {
+	kind, _, _ := strings.Cut(o.For, "=")
+	condition, err := ParseCondition(o.For)
+	if err != nil || kind != "condition" && kind != "create" && kind != "delete" {
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf(
+			"--for %q: of a job it must be condition=NAME[=VALUE], create or delete", o.For)}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimedOut)
+	defer cancel()
+	pending := slices.Clone(o.Objects)
+	err = r.OnChange(ctx, r.dirOf(pending), func() (bool, error) {
+		var unmet []workload.ID
+		for _, id := range pending {
+			has, err := r.conditionsOf(id)
+			if err != nil {
+				return false, err
+			}
+			if !condition(has) {
+				unmet = append(unmet, id)
+				continue
+			}
+			fmt.Fprintf(out, "%s/%s condition met\n", printed[id.Kind], id.Key.Name)
+		}
+		pending = unmet
+		return len(pending) == 0, nil
+	})
+	if errors.Is(err, errTimedOut) {
+		var names []string
+		for _, id := range pending {
+			names = append(names, strings.ToLower(string(id.Kind))+"s/"+id.Key.Name)
+		}
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("timed out waiting for %s", strings.Join(names, ", "))}
+	}
+	return err
+}
+
+// printed are the kinds as kubectl prints them before a name.
+var printed = map[workload.Kind]string{workload.Job: "job.batch", workload.Deployment: "deployment.apps"}
+
+// dirOf returns the directory that changes with the status of the objects: that of Jobs is saved with their manifests,
+// that of others follows from their pods.
+func (r *Reader) dirOf(objects []workload.ID) string {
+	if slices.ContainsFunc(objects, func(id workload.ID) bool { return id.Kind != workload.Job }) {
+		return r.Dirs.StatusFiles().Dir()
+	}
+	return r.Dirs.Run
+}
+
+// conditionsOf returns a pod that has the conditions of an object; nil if there is no such object.
+func (r *Reader) conditionsOf(id workload.ID) (*v1.Pod, error) {
+	p := &v1.Pod{}
+	add := func(name string, status v1.ConditionStatus) {
+		c := v1.PodCondition{Type: v1.PodConditionType(name), Status: status}
+		p.Status.Conditions = append(p.Status.Conditions, c)
+	}
+	if id.Kind == workload.Deployment {
+		d, err := r.Deployment(id.Key.Namespace, id.Key.Name)
+		if d == nil || err != nil {
+			return nil, err
+		}
+		for _, c := range d.Status.Conditions {
+			add(string(c.Type), c.Status)
+		}
+		return p, nil
+	}
+	job, err := r.Job(id.Key.Namespace, id.Key.Name)
+	if job == nil || err != nil {
+		return nil, err
+	}
+	for _, c := range job.Status.Conditions {
+		add(string(c.Type), c.Status)
+	}
+	return p, nil
+}
+
+// Jobs returns the Jobs of a selection and those that the arguments `job NAME...` or `job/NAME...` name; none if they
+// name something else.
+func (r *Reader) Jobs(s Selection, args []string) ([]*batchv1.Job, error) {
+	keys := slices.Clone(s.Jobs)
+	if kind, names, _ := WorkloadArgs(args); kind == workload.Job {
+		for _, name := range names {
+			keys = append(keys, pod.Key{Namespace: s.Namespace, Name: name})
+		}
+	}
+	var all []*batchv1.Job
+	for _, key := range keys {
+		job, err := r.Job(key.Namespace, key.Name)
+		if err == nil && job == nil {
+			err = WorkloadNotFound(workload.ID{Kind: workload.Job, Key: key})
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, job)
+	}
+	return all, nil
+}
