@@ -43,6 +43,12 @@ func (p *process) InspectContainers(context.Context, pod.Key, []string) ([]pod.C
 // start starts a process that sleeps in a root directory with what is needed for that alone.
 func start(t *testing.T, change func(a *syscall.SysProcAttr)) *process {
 	t.Helper()
+	return startBy(t, change, (*exec.Cmd).Start)
+}
+
+// startBy is start with a function of its own that starts the process.
+func startBy(t *testing.T, change func(a *syscall.SysProcAttr), by func(*exec.Cmd) error) *process {
+	t.Helper()
 	busybox, err := os.ReadFile("/bin/busybox")
 	if err != nil {
 		t.Fatalf("busybox-static is needed: %v", err)
@@ -57,7 +63,7 @@ func start(t *testing.T, change func(a *syscall.SysProcAttr)) *process {
 	if change != nil {
 		change(c.SysProcAttr)
 	}
-	must(t, c.Start())
+	must(t, by(c))
 	t.Cleanup(func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
@@ -554,30 +560,34 @@ func exchange(a, b string) (stop func()) {
 func TestRightsOfTheProcess(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		uid          int
-		capabilities bool
-		change       func(a *syscall.SysProcAttr)
+		uid    int
+		change func(a *syscall.SysProcAttr)
+		by     func(*exec.Cmd) error
 	}{
-		"another user": {1000, true, func(a *syscall.SysProcAttr) { a.Credential = &syscall.Credential{Uid: 1000, Gid: 1000} }},
-		"its own user namespace": {1000, true, func(a *syscall.SysProcAttr) {
+		"another user": {1000, func(a *syscall.SysProcAttr) {
+			a.Credential = &syscall.Credential{Uid: 1000, Gid: 1000}
+		}, (*exec.Cmd).Start},
+		"its own user namespace": {1000, func(a *syscall.SysProcAttr) {
 			a.Cloneflags, a.Credential = syscall.CLONE_NEWUSER, &syscall.Credential{NoSetGroups: true}
 			a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 1000, Size: 1}}
 			a.GidMappings = a.UidMappings
-		}},
-		"root without capabilities": {0, false, nil},
+		}, (*exec.Cmd).Start},
+		"root without capabilities": {0, nil, startWithoutCapabilities},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var p *process
-			must(t, sys.OnOwnThread(func() error {
-				for one := uintptr(0); !tt.capabilities && unix.Prctl(unix.PR_CAPBSET_DROP, one, 0, 0, 0) == nil; one++ {
-				}
-				p = start(t, tt.change)
-				return nil
-			}))
-			rightsOf(t, p, tt.uid)
+			rightsOf(t, startBy(t, tt.change, tt.by), tt.uid)
 		})
 	}
+}
+
+// startWithoutCapabilities starts a process that can never have any.
+func startWithoutCapabilities(c *exec.Cmd) error {
+	return sys.OnOwnThread(func() error {
+		for one := uintptr(0); unix.Prctl(unix.PR_CAPBSET_DROP, one, 0, 0, 0) == nil; one++ {
+		}
+		return c.Start()
+	})
 }
 
 func rightsOf(t *testing.T, p *process, uid int) {
