@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // process is a Runtime with one container, whose root directory is a directory of the test.
@@ -45,6 +46,12 @@ func (p *process) WorkingDir(context.Context, string) (string, error) { return "
 // start starts a process that sleeps in a root directory with what is needed for that alone.
 func start(t *testing.T, change func(a *syscall.SysProcAttr)) *process {
 	t.Helper()
+	return startBy(t, change, (*exec.Cmd).Start)
+}
+
+// startBy is start with a function of its own that starts the process.
+func startBy(t *testing.T, change func(a *syscall.SysProcAttr), by func(*exec.Cmd) error) *process {
+	t.Helper()
 	p := &process{root: t.TempDir()}
 	must(t, os.Chmod(p.root, 0o755))
 	must(t, os.MkdirAll(filepath.Join(p.root, "work/sub"), 0o755))
@@ -58,7 +65,7 @@ func start(t *testing.T, change func(a *syscall.SysProcAttr)) *process {
 	if change != nil {
 		change(c.SysProcAttr)
 	}
-	must(t, c.Start())
+	must(t, by(c))
 	t.Cleanup(func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
@@ -283,15 +290,17 @@ func TestSwapped(t *testing.T) {
 	}
 }
 
+// ownUsers gives a process a user namespace, as hostUsers: false does.
+func ownUsers(a *syscall.SysProcAttr) {
+	a.Cloneflags = syscall.CLONE_NEWUSER
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 70000, Size: 100}}
+	a.UidMappings, a.GidMappings, a.GidMappingsEnableSetgroups = ids, ids, true
+	a.Credential = &syscall.Credential{}
+}
+
 // TestOwners: files in a container belong to those whom tar in the container would give them.
 func TestOwners(t *testing.T) {
 	t.Parallel()
-	mapped := func(a *syscall.SysProcAttr) {
-		a.Cloneflags = syscall.CLONE_NEWUSER
-		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 70000, Size: 100}}
-		a.UidMappings, a.GidMappings, a.GidMappingsEnableSetgroups = ids, ids, true
-		a.Credential = &syscall.Credential{}
-	}
 	for name, tt := range map[string]struct {
 		change   func(a *syscall.SysProcAttr)
 		preserve bool
@@ -300,8 +309,8 @@ func TestOwners(t *testing.T) {
 		"root":                {nil, true, "-rw-r----- 33:34", "drwx--x--x 0:0"},
 		"root, not preserved": {nil, false, "-rw-r----- 0:0", "drwx--x--x 0:0"},
 		"another user":        {func(a *syscall.SysProcAttr) { a.Credential = &syscall.Credential{Uid: 70000, Gid: 70000} }, true, "-rw-r----- 70000:70000", "drwx--x--x 70000:70000"},
-		"a user namespace":    {mapped, true, "-rw-r----- 70033:70034", "drwx--x--x 70000:70000"},
-		"its root, not kept":  {mapped, false, "-rw-r----- 70000:70000", "drwx--x--x 70000:70000"},
+		"a user namespace":    {ownUsers, true, "-rw-r----- 70033:70034", "drwx--x--x 70000:70000"},
+		"its root, not kept":  {ownUsers, false, "-rw-r----- 70000:70000", "drwx--x--x 70000:70000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -547,24 +556,73 @@ func exchange(a, b string) (stop func()) {
 	}
 }
 
-// TestRightsOfTheProcess: cp lets nobody write where the container's user may not, and gives that user nothing that was
-// another's: the files of another user in a directory that it owns, whatever names they have.
+// TestRightsOfTheProcess: cp lets nobody write where the container's process may not, and gives it nothing that was
+// another's: the files of another user in a directory that it owns, whatever names they have. Root without capabilities
+// is as any other user, and so is one that has made a user namespace of its own, in which it is root with all of them.
 func TestRightsOfTheProcess(t *testing.T) {
 	t.Parallel()
-	p := start(t, func(a *syscall.SysProcAttr) { a.Credential = &syscall.Credential{Uid: 1000, Gid: 1000} })
+	for name, tt := range map[string]struct {
+		uid    int
+		change func(a *syscall.SysProcAttr)
+		by     func(*exec.Cmd) error
+	}{
+		"another user": {1000, func(a *syscall.SysProcAttr) {
+			a.Credential = &syscall.Credential{Uid: 1000, Gid: 1000}
+		}, (*exec.Cmd).Start},
+		"its own user namespace": {1000, func(a *syscall.SysProcAttr) {
+			a.Cloneflags, a.Credential = syscall.CLONE_NEWUSER, &syscall.Credential{NoSetGroups: true}
+			a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 1000, Size: 1}}
+			a.GidMappings = a.UidMappings
+		}, (*exec.Cmd).Start},
+		"root without capabilities": {0, nil, startWithoutCapabilities},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rightsOf(t, startBy(t, tt.change, tt.by), tt.uid)
+		})
+	}
+}
+
+// startWithoutCapabilities starts a process that can never have any.
+func startWithoutCapabilities(c *exec.Cmd) error {
+	return sys.OnOwnThread(func() error {
+		for one := uintptr(0); unix.Prctl(unix.PR_CAPBSET_DROP, one, 0, 0, 0) == nil; one++ {
+		}
+		return c.Start()
+	})
+}
+
+func rightsOf(t *testing.T, p *process, uid int) {
+	const another = 4000
 	here, work := t.TempDir(), filepath.Join(p.root, "work")
 	must(t, os.MkdirAll(filepath.Join(here, "d"), 0o755))
 	must(t, os.WriteFile(filepath.Join(here, "d/f"), []byte("f"), 0o600))
 	must(t, os.Symlink("x", filepath.Join(here, "d/l")))
-	must(t, os.Chown(filepath.Join(work, "sub"), 1000, 1000))
-	for _, to := range []string{"web:/work", "web:/work/new", "web:/new"} {
-		if _, err := p.copy(t, filepath.Join(here, "d"), to); err == nil || !strings.Contains(err.Error(), "permission denied") {
-			t.Errorf("%s: %v", to, err)
+	must(t, os.MkdirAll(filepath.Join(work, "hidden/open"), 0o700))
+	must(t, os.Chmod(filepath.Join(work, "hidden/open"), 0o777))
+	must(t, os.WriteFile(filepath.Join(work, "secret"), []byte("untouched"), 0o600))
+	for _, dir := range []string{"/", "work", "work/hidden", "work/secret"} {
+		must(t, os.Chown(filepath.Join(p.root, dir), another, another))
+	}
+	must(t, os.Chown(filepath.Join(work, "sub"), uid, uid))
+	must(t, os.Symlink("/work", filepath.Join(work, "sub/link")))
+	must(t, os.WriteFile(filepath.Join(here, "secret"), []byte("new"), 0o600))
+	for from, targets := range map[string][]string{
+		"d": {"web:/work", "web:/work/new", "web:/new", "web:/work/hidden/open", "web:/work/sub/link"}, "secret": {"web:/work", "web:/work/sub/link/secret"},
+	} {
+		for _, to := range targets {
+			if _, err := p.copy(t, filepath.Join(here, from), to); err == nil || !strings.Contains(err.Error(), "permission denied") {
+				t.Errorf("%s to %s: %v", from, to, err)
+			}
 		}
 	}
-	must(t, os.Mkdir(filepath.Join(work, "sub/victim"), 0o700)) // root's
+	if text, err := os.ReadFile(filepath.Join(work, "secret")); err != nil || string(text) != "untouched" {
+		t.Errorf("%q, %v", text, err)
+	}
+	must(t, os.Mkdir(filepath.Join(work, "sub/victim"), 0o700))
+	must(t, os.Chown(filepath.Join(work, "sub/victim"), another, another))
 	must(t, os.Mkdir(filepath.Join(work, "sub/d"), 0o700))
-	must(t, os.Chown(filepath.Join(work, "sub/d"), 1000, 1000))
+	must(t, os.Chown(filepath.Join(work, "sub/d"), uid, uid))
 	swapping := exchange(filepath.Join(work, "sub/victim"), filepath.Join(work, "sub/d"))
 	for i := range 200 {
 		_, _ = p.copy(t, filepath.Join(here, "d"), "web:/work/sub")
@@ -575,16 +633,47 @@ func TestRightsOfTheProcess(t *testing.T) {
 	for _, name := range []string{"victim", "d"} {
 		var st unix.Stat_t
 		must(t, unix.Stat(filepath.Join(work, "sub", name), &st))
-		if st.Uid == 1000 {
+		if st.Uid != another {
 			theirs++
-		} else if st.Mode&0o777 != 0o700 {
-			t.Errorf("root's directory has mode %o", st.Mode)
+			continue
+		}
+		if st.Mode&0o777 != 0o700 {
+			t.Errorf("another user's directory has mode %o", st.Mode)
+		}
+		if got := tree(t, filepath.Join(work, "sub", name)); got != "" {
+			t.Errorf("another user's directory has got %s", got)
 		}
 	}
 	if theirs != 1 {
 		t.Errorf("%d of the two directories are the container's user's", theirs)
 	}
-	if got := tree(t, filepath.Join(work, "sub/199")); !strings.Contains(got, `"f" -rw------- 1000:1000 f`) || !strings.Contains(got, `"l" Lrwxrwxrwx 1000:1000 -> x`) {
+	owner := fmt.Sprintf("%d:%d", uid, uid)
+	if got := tree(t, filepath.Join(work, "sub/199")); !strings.Contains(got, `"f" -rw------- `+owner+` f`) || !strings.Contains(got, `"l" Lrwxrwxrwx `+owner+` -> x`) {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestRootOfTheNamespace: root in a user namespace may write where any of its users may, as in directories that hide
+// from others, and nowhere else.
+func TestRootOfTheNamespace(t *testing.T) {
+	t.Parallel()
+	p := start(t, ownUsers)
+	here, work := t.TempDir(), filepath.Join(p.root, "work")
+	must(t, os.WriteFile(filepath.Join(here, "f"), []byte("f"), 0o600))
+	for dir, owner := range map[string]int{"work": 70000, "work/theirs": 70033, "work/theirs/deep": 70033, "work/another": 4000} {
+		must(t, os.MkdirAll(filepath.Join(p.root, dir), 0o700))
+		must(t, os.Chmod(filepath.Join(p.root, dir), 0o700))
+		must(t, os.Chown(filepath.Join(p.root, dir), owner, owner))
+	}
+	for _, to := range []string{"theirs", "theirs/deep", "theirs/deep/g"} {
+		if _, err := p.copy(t, filepath.Join(here, "f"), "web:/work/"+to); err != nil {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+	if got := tree(t, filepath.Join(work, "theirs/deep")); got != "\"f\" -rw------- 70000:70000 f\n\"g\" -rw------- 70000:70000 f" {
+		t.Errorf("%s", got)
+	}
+	if _, err := p.copy(t, filepath.Join(here, "f"), "web:/work/another"); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("%v", err)
 	}
 }

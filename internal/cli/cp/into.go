@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -58,16 +59,53 @@ func (t *transfer) into(from, to string) (err error) {
 	return t.entryInto(e, target{dir, path.Base(full), full}, 0)
 }
 
-// openDirectory opens a directory of the container.
+// openDirectory opens a directory of the container, to which files are copied.
 func (t *transfer) openDirectory(name string) (f *os.File, err error) {
-	err = t.writer.do(func() error {
-		f, err = sys.OpenBeneath(t.root, t.absolute(name), sys.LinksInRoot, unix.O_RDONLY|unix.O_DIRECTORY)
+	err = t.writer.do(-1, func() error {
+		f, err = sys.OpenBeneath(t.root, t.absolute(name), sys.LinksInRoot, unix.O_PATH|unix.O_DIRECTORY)
 		return err
 	})
+	if errors.Is(err, unix.EACCES) {
+		f, err = t.walk(name, err)
+	}
+	if err == nil {
+		err = writable(f)
+	}
 	if err != nil {
 		return nil, t.fail(name, err)
 	}
 	return f, nil
+}
+
+// walk opens a directory that is denied without capabilities, where those depend on the owner of each directory on the
+// way. It follows no link; whatever fails, the error is denied.
+func (t *transfer) walk(name string, denied error) (*os.File, error) {
+	at, err := sys.OpenBeneath(t.root, ".", sys.NoLinks, unix.O_PATH|unix.O_DIRECTORY)
+	for part := range strings.SplitSeq(strings.Trim(path.Clean(t.absolute(name)), "/"), "/") {
+		if err != nil {
+			return nil, denied
+		}
+		dir := at
+		err = t.writer.do(int(dir.Fd()), func() (err error) {
+			at, err = sys.OpenBeneath(dir, part, sys.NoLinks, unix.O_PATH|unix.O_DIRECTORY)
+			return err
+		})
+		dir.Close()
+	}
+	if err != nil {
+		return nil, denied
+	}
+	return at, nil
+}
+
+// writable closes a directory in which nothing is made, and says why: what is made among the kernel's files does
+// something.
+func writable(dir *os.File) error {
+	if !(entry{File: dir}).ofTheKernel() {
+		return nil
+	}
+	dir.Close()
+	return errors.New("is of the kernel")
 }
 
 // entryInto copies an entry of this machine to a target.
@@ -93,19 +131,20 @@ func (t *transfer) directoryInto(e entry, to target, depth int) error {
 		return fmt.Errorf("%s: more than %d directories in each other", e.Name(), deepest)
 	}
 	var made error
-	fd := -1
-	err := t.writer.do(func() (err error) {
+	var dir *os.File
+	err := t.writer.do(int(to.dir.Fd()), func() (err error) {
 		if made = unix.Mkdirat(int(to.dir.Fd()), to.name, 0o700); made != nil && !errors.Is(made, unix.EEXIST) {
 			return made
 		}
-		const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-		fd, err = unix.Openat(int(to.dir.Fd()), to.name, flags, 0)
+		dir, err = sys.OpenBeneath(to.dir, to.name, sys.NoLinks, unix.O_PATH|unix.O_DIRECTORY)
 		return err
 	})
+	if err == nil {
+		err = writable(dir)
+	}
 	if err != nil {
 		return t.fail(to.path, err)
 	}
-	dir := os.NewFile(uintptr(fd), to.path)
 	defer dir.Close()
 	if err := t.childrenInto(e, dir, to.path, depth+1); err != nil {
 		return err
@@ -113,7 +152,7 @@ func (t *transfer) directoryInto(e entry, to target, depth int) error {
 	if made != nil {
 		return nil // it was there, and stays whose it is
 	}
-	if err := t.writer.do(func() error { return t.settle(fd, e) }); err != nil {
+	if err := t.settle(dir, e); err != nil {
 		return t.fail(to.path, err)
 	}
 	return nil
@@ -138,19 +177,21 @@ func (t *transfer) childInto(from *os.File, name string, to target, depth int) e
 	return t.entryInto(e, to, depth)
 }
 
-// settle gives what the writer made its owner and mode. What another user than root made is that user's already.
-func (t *transfer) settle(fd int, of entry) error {
-	if t.owner.root() {
-		uid, gid := t.owner.of(of.st.Uid, of.st.Gid, t.preserve)
-		if err := unix.Fchown(fd, uid, gid); err != nil {
-			return err
-		}
-	}
-	mode := of.perm()
+// settle gives what the writer made its owner, as far as the writer may, and its mode.
+func (t *transfer) settle(f *os.File, of entry) error {
+	fd, mode := int(f.Fd()), of.perm()
 	if !t.preserve {
 		mode &^= 0o022
 	}
-	return unix.Fchmod(fd, uint32(mode))
+	return t.writer.do(fd, func() error {
+		if t.preserve {
+			uid, gid := t.owner.of(of.st.Uid, of.st.Gid)
+			if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil && !errors.Is(err, unix.EPERM) {
+				return err
+			}
+		}
+		return unix.Chmod(sys.FDPath(fd), uint32(mode))
+	})
 }
 
 // fileInto copies a file. It appears when all of it is written; a copy that fails leaves what had the name.
@@ -161,7 +202,7 @@ func (t *transfer) fileInto(e entry, to target) error {
 	}
 	defer in.Close()
 	temporary, fd := temporaryName(), -1
-	err = t.writer.do(func() (err error) {
+	err = t.writer.do(int(to.dir.Fd()), func() (err error) {
 		const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 		fd, err = unix.Openat(int(to.dir.Fd()), temporary, flags, 0o600)
 		return err
@@ -172,7 +213,7 @@ func (t *transfer) fileInto(e entry, to target) error {
 	out := os.NewFile(uintptr(fd), to.path)
 	err = t.content(out, in)
 	if err == nil {
-		err = t.writer.do(func() error { return t.settle(fd, e) })
+		err = t.settle(out, e)
 	}
 	if closed := out.Close(); err == nil {
 		err = closed
@@ -188,7 +229,8 @@ func (t *transfer) linkInto(e entry, to target) error {
 		return fmt.Errorf("%s: %w", e.Name(), err)
 	}
 	temporary := temporaryName()
-	err = t.writer.do(func() error { return unix.Symlinkat(string(leads[:n]), int(to.dir.Fd()), temporary) })
+	dir := int(to.dir.Fd())
+	err = t.writer.do(dir, func() error { return unix.Symlinkat(string(leads[:n]), dir, temporary) })
 	if err != nil {
 		return t.fail(to.path, err)
 	}
@@ -198,7 +240,7 @@ func (t *transfer) linkInto(e entry, to target) error {
 // finish gives what was written its name, or removes it if that failed.
 func (t *transfer) finish(temporary string, to target, err error) error {
 	dir := int(to.dir.Fd())
-	err = t.writer.do(func() error {
+	err = t.writer.do(dir, func() error {
 		if err == nil {
 			err = replaceable(to)
 		}

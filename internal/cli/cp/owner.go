@@ -13,12 +13,16 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// owner is who writes into a container. All IDs are as this machine sees them.
+// owner is who writes into a container: the container's process, with its rights and no more. All IDs are as this
+// machine sees them.
 type owner struct {
-	// uid, gid and groups are those of the container's process; rootUID and rootGID are 0 in its user namespace.
-	uid, gid, rootUID, rootGID int
-	groups                     []uint32
-	uids, gids                 []idRange
+	uid, gid int
+	groups   []uint32
+	// capabilities are the effective ones, a bit each. They are those in the user namespace of the process, which need
+	// not be its pod's: any process may make one of its own, in which it has all capabilities. uids and gids are the
+	// IDs that this namespace has; nil if it is podrun's own, which the kernel checks.
+	capabilities uint64
+	uids, gids   []idRange
 }
 
 // idRange is a line of /proc/PID/uid_map: count IDs that begin at inside in the user namespace and at outside here.
@@ -26,11 +30,19 @@ type idRange struct{ inside, outside, count int }
 
 // readOwner reads what /proc has of a process; at returns the path of one of its files.
 func readOwner(at func(name string) string) (o owner, err error) {
-	if o.uids, err = readRanges(at("uid_map")); err != nil {
+	theirs, err := os.Readlink(at("ns/user"))
+	if err != nil {
 		return o, err
 	}
-	if o.gids, err = readRanges(at("gid_map")); err != nil {
+	if own, err := os.Readlink("/proc/self/ns/user"); err != nil {
 		return o, err
+	} else if own != theirs {
+		if o.uids, err = readRanges(at("uid_map")); err != nil {
+			return o, err
+		}
+		if o.gids, err = readRanges(at("gid_map")); err != nil {
+			return o, err
+		}
 	}
 	status, err := os.ReadFile(at("status"))
 	if err != nil {
@@ -44,6 +56,8 @@ func readOwner(at func(name string) string) (o owner, err error) {
 			_, err = fmt.Sscan(rest, &real, &o.uid)
 		case "Gid":
 			_, err = fmt.Sscan(rest, &real, &o.gid)
+		case "CapEff":
+			_, err = fmt.Sscanf(strings.TrimSpace(rest), "%x", &o.capabilities)
 		case "Groups":
 			for group := range strings.FieldsSeq(rest) {
 				var id uint32
@@ -56,7 +70,6 @@ func readOwner(at func(name string) string) (o owner, err error) {
 			return o, err
 		}
 	}
-	o.rootUID, o.rootGID = outside(o.uids, 0, o.uid), outside(o.gids, 0, o.gid)
 	return o, nil
 }
 
@@ -79,28 +92,48 @@ func outside(all []idRange, id, otherwise int) int {
 			return r.outside + id - r.inside
 		}
 	}
+	if all == nil {
+		return id
+	}
 	return otherwise
 }
 
-// root reports that the process is root in its user namespace.
-func (o owner) root() bool { return o.uid == o.rootUID }
-
-// of returns who owns the copy of a file that root of the container writes: the same user there, as with tar, or root.
-func (o owner) of(uid, gid uint32, preserve bool) (int, int) {
-	if !preserve {
-		return o.rootUID, o.rootGID
-	}
-	return outside(o.uids, int(uid), o.rootUID), outside(o.gids, int(gid), o.rootGID)
+// has reports that an ID of this machine is one of the user namespace.
+func has(all []idRange, id int) bool {
+	return all == nil || slices.ContainsFunc(all, func(r idRange) bool {
+		return id >= r.outside && id-r.outside < r.count
+	})
 }
 
-// writer runs functions on a thread that has the rights of the container's process in file systems: of root in its user
-// namespace everything, of another user no more than the kernel lets that user do. Nothing has to be given to that user
-// afterwards, by a name that the container may have given to another file meanwhile.
-type writer struct{ calls chan func() }
+// of returns who owns the copy of a file if its owner is preserved: the same user in the container, as with tar.
+func (o owner) of(uid, gid uint32) (int, int) {
+	return outside(o.uids, int(uid), o.uid), outside(o.gids, int(gid), o.gid)
+}
+
+// over returns the capabilities that the process has over a file, by the kernel's rule: those of its user namespace,
+// if that has the file's owner and its group.
+func (o owner) over(fd int) uint64 {
+	if o.uids == nil {
+		return o.capabilities
+	}
+	var st unix.Stat_t
+	if fd < 0 || unix.Fstat(fd, &st) != nil || !has(o.uids, int(st.Uid)) || !has(o.gids, int(st.Gid)) {
+		return 0
+	}
+	return o.capabilities
+}
+
+// writer runs functions on a thread that has the rights of the container's process in file systems, so that the kernel
+// lets it do what that process may, and no more. Nothing has to be given to that user afterwards, by a name that the
+// container may have given to another file meanwhile.
+type writer struct {
+	owner
+	calls chan func()
+}
 
 // write starts a writer. It ends with stop.
 func (o owner) write() (w writer, err error) {
-	w = writer{make(chan func())}
+	w = writer{o, make(chan func())}
 	ready := make(chan error)
 	go func() {
 		_ = sys.OnOwnThread(func() error {
@@ -121,11 +154,14 @@ func (o owner) write() (w writer, err error) {
 
 func (w writer) stop() { close(w.calls) }
 
-// do runs f and waits for it.
-func (w writer) do(f func() error) (err error) {
+// do runs f and waits for it. f has the capabilities over the file or directory that it changes, whose descriptor
+// is fd; with -1 only those over all files.
+func (w writer) do(fd int, f func() error) (err error) {
 	done := make(chan struct{})
 	w.calls <- func() {
-		err = f()
+		if err = setEffective(w.over(fd)); err == nil {
+			err = f()
+		}
 		close(done)
 	}
 	<-done
@@ -134,36 +170,30 @@ func (w writer) do(f func() error) (err error) {
 
 // become gives this thread the rights of a writer.
 func (o owner) become() error {
-	if o.rootUID == 0 && o.root() {
-		return nil
-	}
-	groups, uid, gid := o.groups, o.uid, o.gid
-	if o.root() {
-		gid = o.rootGID
-	}
-	groups = slices.Concat(groups, []uint32{uint32(gid)})
+	groups := slices.Concat(o.groups, []uint32{uint32(o.gid)})
 	// Not the functions of package syscall: they change all threads of the process.
 	_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&groups[0])), 0)
 	if errno != 0 {
 		return errno
 	}
-	if err := syscall.Setfsgid(gid); err != nil {
+	if err := syscall.Setfsgid(o.gid); err != nil {
 		return err
 	}
-	if err := syscall.Setfsuid(uid); err != nil {
+	if err := syscall.Setfsuid(o.uid); err != nil {
 		return err
 	}
-	if !o.root() {
-		return nil
-	}
-	// The kernel has taken those capabilities that are about files from the effective ones.
+	return setEffective(0)
+}
+
+// setEffective sets the capabilities of this thread, as far as podrun has them. They stay permitted.
+func setEffective(capabilities uint64) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return err
 	}
 	for i := range data {
-		data[i].Effective = data[i].Permitted
+		data[i].Effective = data[i].Permitted & uint32(capabilities>>(32*i))
 	}
 	return unix.Capset(&header, &data[0])
 }
