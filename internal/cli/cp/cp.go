@@ -16,6 +16,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/cli"
 )
 
@@ -72,7 +74,7 @@ type transfer struct {
 	failed, skipped int
 }
 
-// mostSkipped is how many files that are left out are named.
+// mostSkipped is how many files that are left out or fail are named, each.
 const mostSkipped = 100
 
 func (t *transfer) run(from, to FileSpec) (err error) {
@@ -105,8 +107,9 @@ func (t *transfer) skip(name, why string) {
 
 // miss says that a file could not be copied.
 func (t *transfer) miss(err error) {
-	t.failed++
-	cli.Warnf(t.errOut, "%v", err)
+	if t.failed++; t.failed <= mostSkipped {
+		cli.Warnf(t.errOut, "%v", err)
+	}
 }
 
 // children calls each with the names in a directory, which it opens. What fails is said, and the others follow.
@@ -142,16 +145,44 @@ func (t *transfer) content(to io.Writer, from io.Reader) error {
 	return err
 }
 
-// bounded copies a file of the container that has a size, and may grow meanwhile.
+// bounded copies a small file of the container, which may grow meanwhile. Some file systems do not know the size of
+// their files, and say 0.
 func (t *transfer) bounded(to io.Writer, from io.Reader, size int64) error {
-	if size >= smallest {
-		return t.content(to, io.LimitReader(from, size))
-	}
 	n, err := io.Copy(to, &interruptible{t.ctx, io.LimitReader(from, smallest+1)})
 	if err == nil && n > smallest {
 		err = fmt.Errorf("has a size of %d bytes and more than %d MiB to read", size, smallest>>20)
 	}
 	return err
+}
+
+// data copies a file of the container that has a size without its holes, which would fill the disk here. It copies
+// nothing beyond the size.
+func (t *transfer) data(to, from *os.File, size int64) error {
+	for end := int64(0); end < size; {
+		begin, err := from.Seek(end, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) || err == nil && begin >= size { // the rest is a hole
+			break
+		}
+		if err == nil {
+			end, err = from.Seek(begin, unix.SEEK_HOLE)
+		}
+		if err == nil {
+			_, err = from.Seek(begin, io.SeekStart)
+		}
+		if err == nil {
+			_, err = to.Seek(begin, io.SeekStart)
+		}
+		if err == nil {
+			err = t.content(to, io.LimitReader(from, min(end, size)-begin))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if now, err := from.Stat(); err != nil || now.Size() < size {
+		return errors.Join(fmt.Errorf("had %d bytes, and has become shorter meanwhile", size), err)
+	}
+	return to.Truncate(size)
 }
 
 // interruptible is a reader that fails when a context has ended.

@@ -420,16 +420,59 @@ func TestFileSpecs(t *testing.T) {
 	}
 }
 
-// TestBounds: a file that grows is copied as long as it was, and one that has no size is not copied for ever.
+// TestBounds: a file that has no size is not copied for ever.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	one := &transfer{ctx: t.Context()}
-	for size, want := range map[int64]string{0: "more than 16 MiB", smallest - 1: "more than 16 MiB", smallest: "<nil>", 2 * smallest: "<nil>"} {
+	for size, want := range map[int64]string{0: "more than 16 MiB", smallest - 1: "more than 16 MiB"} {
 		var n counter
 		err := one.bounded(&n, endless{}, size)
 		if !strings.Contains(fmt.Sprint(err), want) || int64(n) > max(size, smallest+1) {
 			t.Errorf("%d: %d bytes, %v", size, n, err)
 		}
+	}
+}
+
+// TestHoles: of a large file the data is copied and the holes are not, and nothing that it grew by.
+func TestHoles(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil)
+	here, name := t.TempDir(), filepath.Join(p.root, "work/big")
+	f, err := os.Create(name)
+	must(t, err)
+	defer f.Close()
+	const size = 1 << 40
+	for at, text := range map[int64]string{0: "first", size / 2: "middle", size - 4: "last"} {
+		_, err := f.WriteAt([]byte(text), at)
+		must(t, err)
+	}
+	if _, err := p.copy(t, "web:/work/big", filepath.Join(here, "big")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.Open(filepath.Join(here, "big"))
+	must(t, err)
+	defer got.Close()
+	var st unix.Stat_t
+	must(t, unix.Fstat(int(got.Fd()), &st))
+	if st.Size != size || st.Blocks > 1000 {
+		t.Errorf("%d bytes in %d blocks", st.Size, st.Blocks)
+	}
+	for at, want := range map[int64]string{0: "first", 5: "\x00", size / 2: "middle", size - 4: "last"} {
+		text := make([]byte, len(want))
+		if _, err := got.ReadAt(text, at); err != nil || string(text) != want {
+			t.Errorf("at %d: %q, %v", at, text, err)
+		}
+	}
+	one := &transfer{ctx: t.Context()}
+	out, err := os.Create(filepath.Join(here, "grown"))
+	must(t, err)
+	defer out.Close()
+	must(t, one.data(out, f, size/2+3))
+	if err := unix.Fstat(int(out.Fd()), &st); err != nil || st.Size != size/2+3 {
+		t.Errorf("of a file that grew: %d bytes, %v", st.Size, err)
+	}
+	if err := one.data(out, f, size+1); err == nil || !strings.Contains(err.Error(), "shorter") {
+		t.Errorf("of a file that was truncated: %v", err)
 	}
 }
 

@@ -116,7 +116,11 @@ func (t *transfer) fileOut(e entry, from string, root *os.Root, to string) error
 	if err != nil {
 		return err
 	}
-	err = t.bounded(out, in, e.st.Size)
+	if e.st.Size < smallest {
+		err = t.bounded(out, in, e.st.Size)
+	} else {
+		err = t.data(out, in, e.st.Size)
+	}
 	if closed := out.Close(); err == nil {
 		err = closed
 	}
