@@ -3,6 +3,7 @@ package jobs
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -169,6 +170,10 @@ func TestActiveDeadline(t *testing.T) {
 	m.step(10*time.Second, "", "work-1 0/1 next 20s")
 	m.step(20*time.Second, "", "0/1 FailureTarget=DeadlineExceeded")
 	m.step(time.Second, "work-1 gone", "0/2 FailureTarget=DeadlineExceeded Failed=DeadlineExceeded")
+
+	m = newModel(t, func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = new(int64(math.MaxInt64)) }) // longer than a time can be
+	m.step(0, "", "work-0 0/0 next 2562047h47m16s")
+	m.step(time.Hour, "", "work-0 0/0 next 2562046h47m16s")
 }
 
 func TestIndexed(t *testing.T) {

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -71,7 +72,8 @@ func (d *decision) aim(kind batchv1.JobConditionType, reason, message string) {
 
 // deadline returns when activeDeadlineSeconds ends. The Job has it and has started.
 func (d *decision) deadline() time.Time {
-	return d.h.Status.StartTime.Add(time.Duration(*d.Job.Spec.ActiveDeadlineSeconds) * time.Second)
+	seconds := min(*d.Job.Spec.ActiveDeadlineSeconds, int64(math.MaxInt64/time.Second)) // more is as good as none
+	return d.h.Status.StartTime.Add(time.Duration(seconds) * time.Second)
 }
 
 // judge decides whether the Job has failed or succeeded, in the order of Kubernetes' syncJob.
