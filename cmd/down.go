@@ -45,7 +45,7 @@ func downCommand(a *app) *cobra.Command {
 				if seconds < 0 {
 					return usage(c, errors.New("--grace-period must not be less than 0"))
 				}
-				grace = new(time.Duration(seconds) * time.Second)
+				grace = new(pod.Seconds(int64(seconds)))
 			}
 			removed, err := agent.Down(c.Context(), a.agentOptions(), agent.DownOptions{
 				Grace: grace, Unkept: all,

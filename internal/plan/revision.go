@@ -71,7 +71,7 @@ func (r revision) deadline() (at time.Time, has bool) {
 	if seconds == nil || r.Since.IsZero() {
 		return time.Time{}, false
 	}
-	return r.Since.Add(time.Duration(*seconds) * time.Second), true
+	return r.Since.Add(pod.Seconds(*seconds)), true
 }
 
 // late reports whether the pod had not finished when its deadline passed. It depends on recorded

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys/excerpt"
 )
@@ -31,7 +32,7 @@ func (p *Prober) hookAny(ctx context.Context, t *Target, hook *v1.LifecycleHandl
 	case hook.HTTPGet != nil:
 		return p.hookHTTP(ctx, t, hook.HTTPGet)
 	case hook.Sleep != nil:
-		if !pause(ctx, time.Duration(hook.Sleep.Seconds)*time.Second) {
+		if !pause(ctx, pod.Seconds(hook.Sleep.Seconds)) {
 			return ctx.Err()
 		}
 		return nil

@@ -147,7 +147,7 @@ func grace(c *v1.Container, kind string) *time.Duration {
 	if seconds == nil {
 		return nil
 	}
-	return new(time.Duration(*seconds) * time.Second)
+	return new(pod.Seconds(*seconds))
 }
 
 func await(ctx context.Context, event <-chan struct{}) bool {

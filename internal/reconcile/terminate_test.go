@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -219,4 +220,24 @@ func TestAllContainersRestart(t *testing.T) {
 			h.stop()
 		})
 	}
+}
+
+// TestEndlessGrace: Kubernetes accepts a grace period longer than a time.Duration can be. It is one.
+func TestEndlessGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.IgnoreTerm("a")
+		h := start(t, rt)
+		defer h.stop()
+		p := web()
+		p.Spec.TerminationGracePeriodSeconds = new(int64(math.MaxInt64))
+		h.want(p)
+		after(10 * time.Second)
+		h.want()
+		after(24 * time.Hour)
+		h.wantLiving("u1-a-0")
+		rt.Exit("u1-a-0", 0)
+		after(time.Minute)
+		h.wantLiving("")
+	})
 }

@@ -222,5 +222,5 @@ func graceOf(p *v1.Pod) time.Duration {
 	if given := p.Spec.TerminationGracePeriodSeconds; given != nil {
 		seconds = *given
 	}
-	return time.Duration(seconds) * time.Second
+	return pod.Seconds(seconds)
 }

@@ -157,7 +157,7 @@ func (u *Status) publishLeaving(seen pod.Observed, p plan.Plan, failure error) e
 		grace = *given
 	}
 	out.DeletionGracePeriodSeconds = &grace
-	out.DeletionTimestamp = &metav1.Time{Time: u.leaving.Add(time.Duration(grace) * time.Second)}
+	out.DeletionTimestamp = &metav1.Time{Time: u.leaving.Add(pod.Seconds(grace))}
 	out.Status = u.status(u.shown, seen, p, u.before, u.readiness(seen))
 	if failure != nil {
 		if out.Status.Reason == "" {

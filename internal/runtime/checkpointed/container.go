@@ -76,7 +76,7 @@ func (r *Runtime) newInstance(s runtime.Start) pod.Container {
 		Sidecar: pod.SidecarOrder(p, c.Name), Notes: pod.NotesAtStart(c),
 	}
 	if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil {
-		i.Grace = time.Duration(*grace) * time.Second
+		i.Grace = pod.Seconds(*grace)
 	}
 	if hooks := c.Lifecycle; hooks != nil {
 		i.PreStop = hooks.PreStop != nil
