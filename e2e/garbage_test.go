@@ -128,7 +128,7 @@ func smallNode(t *testing.T, megabytes int) (n *node, disk string) {
 // TestImagesGoFromAFullDisk: at the threshold the least recently used images go, as many as it takes; those that a
 // pod has, or that a manifest names, do not.
 func TestImagesGoFromAFullDisk(t *testing.T) {
-	disk := smallDisk(t, 120)
+	disk := smallDisk(t, 140) // images, and what podrun has in its root directory, take two thirds
 	if setup.server != nil { // images are where containerd is
 		dir := filepath.Join(disk, "c")
 		must(t, os.Mkdir(dir, 0o755))
