@@ -129,7 +129,7 @@ func smallNode(t *testing.T, megabytes int) (n *node, disk string) {
 // pod has, or that a manifest names, do not.
 func TestImagesGoFromAFullDisk(t *testing.T) {
 	disk := smallDisk(t, 140) // images, and what podrun has in its root directory, take two thirds
-	if setup.server != nil { // images are where containerd is
+	if setup.server != nil {  // images are where containerd is
 		dir := filepath.Join(disk, "c")
 		must(t, os.Mkdir(dir, 0o755))
 		server, err := testcontainerd.Start(context.Background(), setup.bin, dir)
