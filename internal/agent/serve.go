@@ -160,7 +160,7 @@ func (s *service) pass(ctx context.Context, in <-chan manifest.Desired, out chan
 	ready := false
 	logged := problems.Log{Events: s.events}
 	files := s.o.Dirs.StatusFiles()
-	file, workloads := problems.File{Path: files.ManifestProblems()}, status.WorkloadsFile{Path: files.Workloads()}
+	file, workloads := problems.NewFile(files.ManifestProblems()), status.NewWorkloadsFile(files.Workloads())
 	for {
 		select {
 		case <-ctx.Done():

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,8 +9,10 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -38,10 +39,11 @@ type Workload struct {
 
 // WorkloadsFile is the file with the workloads of what serve runs. It is output: no decision depends on it.
 type WorkloadsFile struct {
-	// Path is the file.
-	Path string
-	last []byte
+	file sys.ChangedFile
 }
+
+// NewWorkloadsFile returns the file at path.
+func NewWorkloadsFile(path string) *WorkloadsFile { return &WorkloadsFile{sys.ChangedFile{Path: path}} }
 
 // Write replaces the file if its contents change.
 func (f *WorkloadsFile) Write(d manifest.Desired) error {
@@ -54,17 +56,19 @@ func (f *WorkloadsFile) Write(d manifest.Desired) error {
 		saved = append(saved, one)
 	}
 	text, err := json.Marshal(saved)
-	if err == nil && bytes.Equal(text, f.last) {
-		return nil
-	}
 	if err == nil {
-		err = sys.WriteFile(f.Path, text, 0o600)
+		err = f.file.Write(text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("saving workloads: %w", err)
 	}
-	f.last = text
 	return nil
+}
+
+// Summarize counts the pods of the workload. object is its document, and pods are those that exist of it.
+func (w Workload) Summarize(object runtime.Object, pods []*v1.Pod, now time.Time) workload.Summary {
+	updated := func(p *v1.Pod) bool { return p.Annotations[manifest.AnnotationManifestHash] == w.Hash }
+	return workload.Summarize(object, len(w.Pods), pods, updated, now)
 }
 
 // workloadOf returns a workload as it is saved. That of a Job has its status and the pods of its run.

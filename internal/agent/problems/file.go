@@ -1,7 +1,6 @@
 package problems
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,10 +22,11 @@ type Problem struct {
 // File saves the manifest problems in a file for other commands, because a manifest that was
 // never valid has no pod whose status could show them.
 type File struct {
-	// Path is the file.
-	Path string
-	last []byte
+	file sys.ChangedFile
 }
+
+// NewFile returns the file at path.
+func NewFile(path string) *File { return &File{sys.ChangedFile{Path: path}} }
 
 // Write replaces the file if its contents change.
 func (f *File) Write(problems []manifest.Problem) error {
@@ -38,13 +38,9 @@ func (f *File) Write(problems []manifest.Problem) error {
 	if err != nil {
 		return fmt.Errorf("encoding manifest problems: %w", err)
 	}
-	if bytes.Equal(data, f.last) {
-		return nil
-	}
-	if err := sys.WriteFile(f.Path, data, 0o600); err != nil {
+	if err := f.file.Write(data, 0o600); err != nil {
 		return fmt.Errorf("writing manifest problems: %w", err)
 	}
-	f.last = data
 	return nil
 }
 

@@ -22,7 +22,6 @@ import (
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/workload"
@@ -221,8 +220,7 @@ func (l *Lister) workloads(kind workload.Kind) ([]listed, error) {
 			return nil, fmt.Errorf("reading %s: %w", id, err)
 		}
 		since, _ := time.Parse(time.RFC3339, one.Seen) // else its age is not known
-		updated := func(p *v1.Pod) bool { return p.Annotations[manifest.AnnotationManifestHash] == one.Hash }
-		summary := workload.Summarize(object, len(one.Pods), query.PodsOf(pods, id), updated, time.Now())
+		summary := one.Summarize(object, query.PodsOf(pods, id), time.Now())
 		all = append(all, newListed(id, object, summary, since))
 	}
 	for _, p := range pods {

@@ -15,7 +15,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
 )
@@ -49,8 +48,7 @@ func (r *Reader) Deployment(namespace, name string) (*appsv1.Deployment, error) 
 	if err != nil {
 		return nil, err
 	}
-	updated := func(p *v1.Pod) bool { return p.Annotations[manifest.AnnotationManifestHash] == saved.Hash }
-	workload.SetStatus(&d, workload.Summarize(&d, len(saved.Pods), PodsOf(pods, id), updated, time.Now()))
+	workload.SetStatus(&d, saved.Summarize(&d, PodsOf(pods, id), time.Now()))
 	return &d, nil
 }
 

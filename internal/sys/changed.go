@@ -1,0 +1,25 @@
+package sys
+
+import (
+	"bytes"
+	"os"
+)
+
+// ChangedFile is a file that is written only when its contents change. It knows what it has written itself.
+type ChangedFile struct {
+	// Path is the file.
+	Path string
+	last []byte
+}
+
+// Write replaces the file, atomically, unless data is what was written last.
+func (f *ChangedFile) Write(data []byte, mode os.FileMode) error {
+	if bytes.Equal(data, f.last) {
+		return nil
+	}
+	if err := WriteFile(f.Path, data, mode); err != nil {
+		return err
+	}
+	f.last = data
+	return nil
+}
