@@ -12,8 +12,8 @@ Symbolic links below SOURCE are copied into a container as they are, and skipped
 it, as devices, FIFOs and files of the kernel always are. A file appears when all of it is copied.
 
 cp writes with the rights of the container's process. If it may change owners, as root may, copies have
-the owner and the mode of the file here, without setuid and setgid, else that process owns them. A read-only file system
-stays one.`
+the owner and the mode of the file here, without setuid and setgid, else that process owns them. A
+read-only file system stays one.`
 	Example = `  podrun cp ./site web:/usr/share/nginx/html
   podrun cp web:/var/log/app.log .
   podrun cp batch/import:/data ./data -c loader`
