@@ -79,6 +79,9 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 	}
 	a := &agent{o: o, role: as, probeChanges: make(chan pod.Key), halt: make(chan reconcile.Halt)}
 	a.requests = owner.NewRequests(o.Dirs, o.Log)
+	if o.machine != nil {
+		a.requests.Unwatched()
+	}
 	a.network = network.New(network.Options{
 		Dirs: o.Dirs, Log: o.Log, Keep: as.owner == owner.Serve, ConfDir: o.CNIConfDir, BinDirs: o.CNIBinDirs,
 		Open: o.RouteToPods,

@@ -33,9 +33,7 @@ func (a *agent) run(ctx context.Context, desired <-chan manifest.Desired, beside
 	if heartbeat != nil {
 		running.Go(func() { heartbeat.Run(beneath) })
 	}
-	if a.o.machine == nil {
-		running.Go(func() { a.ended("restarts", a.requests.Run(beneath)) })
-	}
+	running.Go(func() { a.ended("restarts", a.requests.Run(beneath)) })
 	if a.conn != nil {
 		running.Go(func() { a.conn.Keep(beneath) })
 		running.Go(func() { a.sweepNetwork(beneath) })

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -28,18 +28,20 @@ import (
 type Files struct {
 	dirs layout.Dirs
 	mu   sync.Mutex
-	last map[pod.Key][]byte
+	// last holds the pods as they are in the files. They are never modified, and share what is in them
+	// with the pods that were published.
+	last map[pod.Key]*v1.Pod
 	// others holds the pods that another process owns; their status files are written by that
 	// process.
-	others map[pod.Key][]byte
+	others map[pod.Key]*v1.Pod
 }
 
 // NewFiles returns Files for the status files in dirs.
 func NewFiles(dirs layout.Dirs) *Files {
-	return &Files{dirs: dirs, last: map[pod.Key][]byte{}, others: map[pod.Key][]byte{}}
+	return &Files{dirs: dirs, last: map[pod.Key]*v1.Pod{}, others: map[pod.Key]*v1.Pod{}}
 }
 
-// Publish replaces p's file if its content changes.
+// Publish replaces p's file if its content changes. What p points to must not be modified afterwards.
 func (f *Files) Publish(p *v1.Pod, _ bool) error {
 	out := *p
 	out.APIVersion, out.Kind = "v1", "Pod"
@@ -51,12 +53,12 @@ func (f *Files) Publish(p *v1.Pod, _ bool) error {
 // write replaces a file if its content changes.
 func (f *Files) write(p *v1.Pod) error {
 	key := pod.KeyOf(p)
+	if reflect.DeepEqual(f.last[key], p) { // most are, and that is found sooner than two encodings are made
+		return nil
+	}
 	data, err := json.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("encoding status of %s: %w", key, err)
-	}
-	if bytes.Equal(f.last[key], data) {
-		return nil
 	}
 	if err := os.MkdirAll(f.dirs.StatusFiles().Dir(), layout.ModePrivate); err != nil {
 		return fmt.Errorf("writing status of %s: %w", key, err)
@@ -64,7 +66,7 @@ func (f *Files) write(p *v1.Pod) error {
 	if err := sys.WriteFile(f.dirs.StatusFiles().Pod(key), data, 0o600); err != nil {
 		return fmt.Errorf("writing status of %s: %w", key, err)
 	}
-	f.last[key] = data
+	f.last[key] = p
 	return nil
 }
 
@@ -84,12 +86,12 @@ func (f *Files) NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error {
 	out := p.DeepCopy()
 	out.APIVersion, out.Kind = "v1", "Pod"
 	out.Status = v1.PodStatus{Phase: v1.PodPending, Reason: why.Reason, Message: why.Message}
+	if reflect.DeepEqual(f.others[key], out) {
+		return nil
+	}
 	data, err := json.Marshal(out)
 	if err != nil {
 		return fmt.Errorf("encoding status of %s: %w", key, err)
-	}
-	if bytes.Equal(f.others[key], data) {
-		return nil
 	}
 	if err := os.MkdirAll(f.dirs.StatusFiles().Dir(), layout.ModePrivate); err != nil {
 		return fmt.Errorf("writing status of %s: %w", key, err)
@@ -98,7 +100,7 @@ func (f *Files) NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error {
 		return fmt.Errorf("writing status of %s: %w", key, err)
 	}
 	delete(f.last, key) // the other process writes it now
-	f.others[key] = data
+	f.others[key] = out
 	return nil
 }
 
@@ -129,16 +131,12 @@ func (f *Files) Touch() {
 // Pods returns the published pods that are not gone, ordered by namespace and name.
 func (f *Files) Pods() ([]v1.Pod, error) {
 	f.mu.Lock()
-	last := maps.Clone(f.others) // the byte slices are never modified
+	last := maps.Clone(f.others)
 	maps.Copy(last, f.last)
 	f.mu.Unlock()
 	pods := make([]v1.Pod, 0, len(last))
-	for key, data := range last {
-		var p v1.Pod
-		if err := json.Unmarshal(data, &p); err != nil {
-			return nil, fmt.Errorf("decoding status of %s: %w", key, err)
-		}
-		pods = append(pods, p)
+	for _, p := range last {
+		pods = append(pods, *p.DeepCopy())
 	}
 	slices.SortFunc(pods, func(a, b v1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

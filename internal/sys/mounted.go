@@ -13,6 +13,9 @@ import (
 // NotMounted returns an error if a directory is or contains a mount point: removing the directory
 // would continue into what is mounted. It returns nil for a directory that does not exist.
 func NotMounted(dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil // the kernel's list is long where there are many pods
+	}
 	parent, err := filepath.EvalSymlinks(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -21,9 +24,6 @@ func NotMounted(dir string) error {
 		return err
 	}
 	dir = filepath.Join(parent, filepath.Base(dir))
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil // the kernel's list is long where there are many pods
-	}
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	if err != nil {
 		return fmt.Errorf("listing mounts in %s: %w", dir, err)

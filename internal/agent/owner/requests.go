@@ -41,6 +41,13 @@ func NewRequests(dirs layout.Dirs, log *slog.Logger) *Requests {
 	return &Requests{dirs: dirs, log: log, Changed: make(chan struct{}), watch: watch.New(log)}
 }
 
+// Unwatched makes Run read the requests once a minute only, and returns r: no goroutine of it waits in the
+// kernel, which tests in virtual time need.
+func (r *Requests) Unwatched() *Requests {
+	r.watch = watch.Silent(r.log)
+	return r
+}
+
 // path returns the file of a request. Neither the name of a container nor an ID has an underscore.
 func (r *Requests) path(q pod.RestartRequest) string {
 	return filepath.Join(layout.RestartRequests(r.dirs), string(q.UID)+"_"+q.Container+"_"+q.ID)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/manifest"
@@ -110,10 +109,12 @@ func (u *Status) publishPod(s revision.State, seen pod.Observed, p plan.Plan, fa
 	}
 	u.loadConditions(s.Pod.UID)
 	u.shown, u.leaving, u.completed = s.Pod, time.Time{}, p.Completed
-	out := s.Pod.DeepCopy()
+	shown := s.Pod
 	if s.Resized != nil {
-		out = pod.Sized(s.Pod, s.Resized) // the manifest's resources; the status has the allocated ones
+		shown = pod.Sized(s.Pod, s.Resized) // the manifest's resources; the status has the allocated ones
 	}
+	out := new(*shown) // of which nothing is modified but what is set here
+	out.Annotations = maps.Clone(shown.Annotations)
 	if s.Problem != "" {
 		manifest.Annotate(out, manifest.AnnotationError, s.Problem)
 	}
@@ -151,7 +152,7 @@ func (u *Status) publishLeaving(seen pod.Observed, p plan.Plan, failure error) e
 	if u.leaving.IsZero() {
 		u.leaving = asked(seen, time.Now())
 	}
-	out := u.shown.DeepCopy()
+	out := new(*u.shown) // of which nothing is modified but what is set here
 	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
 	if given := out.Spec.TerminationGracePeriodSeconds; given != nil {
 		grace = *given
@@ -240,10 +241,16 @@ func (u *Status) loadConditions(uid pod.UID) {
 
 // saveConditions saves the published conditions.
 func (u *Status) saveConditions(uid pod.UID, now []v1.PodCondition) {
-	if !equality.Semantic.DeepEqual(u.before, now) {
+	if !slices.EqualFunc(u.before, now, sameCondition) {
 		if err := u.o.Data.SaveConditions(uid, now); err != nil {
 			u.o.Log.Debug("saving the pod's conditions failed", "err", err)
 		}
 	}
 	u.before = now
+}
+
+func sameCondition(a, b v1.PodCondition) bool {
+	same := a.LastProbeTime.Equal(&b.LastProbeTime) && a.LastTransitionTime.Equal(&b.LastTransitionTime)
+	a.LastProbeTime, a.LastTransitionTime = b.LastProbeTime, b.LastTransitionTime
+	return same && a == b
 }

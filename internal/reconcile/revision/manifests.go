@@ -38,7 +38,11 @@ func (m *Manifests) Create(p *v1.Pod) error { return m.data.SavePod(p, m.owner) 
 // machine: a restarted podrun would take what is left of that for its own.
 func (m *Manifests) Update(s State) bool {
 	p := s.Pod
-	if s.Replaced || equality.Semantic.DeepEqual(m.saved, p) {
+	if s.Replaced || m.saved == p {
+		return true
+	}
+	if equality.Semantic.DeepEqual(m.saved, p) {
+		m.saved = p
 		return true
 	}
 	if err := m.data.SavePod(p, m.owner); err != nil {
