@@ -137,7 +137,7 @@ func (p *process) enter(ctx context.Context, call, object string) (late, err err
 // callers stands for the functions that a call comes from: two goroutines may make the same call at one instant, and
 // each has random numbers of its own.
 func callers() string {
-	var at [10]uintptr
+	var at [6]uintptr
 	n := goruntime.Callers(3, at[:])
 	if known, is := callersAt.Load(at); is {
 		return known.(string)

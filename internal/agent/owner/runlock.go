@@ -85,7 +85,7 @@ func (l *RunLock) Unlock() { l.file.Close() }
 // Watch calls gone when the run directory is removed before ctx ends: other processes then do not
 // find the lock any more.
 func (l *RunLock) Watch(ctx context.Context, gone func()) {
-	every := time.NewTicker(time.Second)
+	every := time.NewTicker(5 * time.Second)
 	defer every.Stop()
 	for {
 		if sys.Elsewhere(l.file, l.path) {

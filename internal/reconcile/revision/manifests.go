@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
@@ -38,11 +38,7 @@ func (m *Manifests) Create(p *v1.Pod) error { return m.data.SavePod(p, m.owner) 
 // machine: a restarted podrun would take what is left of that for its own.
 func (m *Manifests) Update(s State) bool {
 	p := s.Pod
-	if s.Replaced || m.saved == p {
-		return true
-	}
-	if equality.Semantic.DeepEqual(m.saved, p) {
-		m.saved = p
+	if s.Replaced || reflect.DeepEqual(m.saved, p) {
 		return true
 	}
 	if err := m.data.SavePod(p, m.owner); err != nil {
