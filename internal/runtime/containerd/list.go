@@ -112,10 +112,26 @@ func (l *Lister) observe(c containers.Container, t *task.Process) pod.Container 
 			break
 		}
 		out.State, out.ExitCode, out.FinishedAt = pod.Exited, int(t.ExitStatus), t.ExitedAt.AsTime()
-		out.Reason = pod.ExitReason(out.ExitCode, l.cache.OOM(c.ID) || instance.OOMKilled(c))
+		out.Reason = pod.ExitReason(out.ExitCode, l.oomKilled(c, out.ExitCode))
 		out.Message = l.files.TerminationMessage(out)
 	default:
 		out.State = pod.Unknown
 	}
 	return out
+}
+
+// oomKilled reports whether the kernel killed a process of the instance because memory ran out. The instance has ended
+// with code. What is found is cached, because the cgroup and the kernel's log do not keep it.
+func (l *Lister) oomKilled(c containers.Container, code int) bool {
+	if l.cache.OOM(c.ID) {
+		return true
+	}
+	killed, known := instance.OOMKilled(c)
+	if !known && code != 0 {
+		killed = instance.KernelLogOOM(c)
+	}
+	if killed {
+		l.cache.ObservedOOM(c.ID)
+	}
+	return killed
 }

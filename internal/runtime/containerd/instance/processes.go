@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/moby/sys/mountinfo"
 )
 
@@ -44,22 +43,6 @@ func Processes(path string) (pids []int) {
 		}
 	}
 	return pids
-}
-
-// OOMKilled reports whether the kernel killed a process in the container's cgroup because it ran
-// out of memory. It is called before the task is deleted, while the cgroup still exists.
-func OOMKilled(c containers.Container) bool {
-	return slices.ContainsFunc(filesIn(CgroupOf(c), "memory.oom_control", "memory.events"), oomKills) // v1 and v2
-}
-
-// oomKills reports whether the text of a cgroup file counts any OOM kills.
-func oomKills(text string) bool {
-	for line := range strings.Lines(text) {
-		if count, ok := strings.CutPrefix(line, "oom_kill "); ok {
-			return strings.TrimSpace(count) != "0"
-		}
-	}
-	return false
 }
 
 // began reports whether the program of a container has begun, from runc's state of the container
