@@ -256,6 +256,31 @@ func TestClaimsGroupEnds(t *testing.T) {
 	}
 }
 
+// TestClaimsGroupAndPrograms: a process makes a program that runs with the process's group. Whoever executes it does not
+// get the group of another pod that has the claim.
+func TestClaimsGroupAndPrograms(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	dir := mkdir(t, f.root+"/claims/default/data/dir")
+	program := dir + "/program"
+	write(t, program, "")
+	if err := errors.Join(os.Chown(program, 1000, 1000), os.Chmod(program, 0o711|os.ModeSetuid|os.ModeSetgid),
+		os.Chmod(dir, 0o755|os.ModeSticky)); err != nil {
+		t.Fatal(err)
+	}
+	p := podWith(claimed("data"))
+	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64(4242))}
+	if _, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{}); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{program: 0o771, dir: os.ModeDir | os.ModeSetgid | os.ModeSticky | 0o775} {
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil || st.Gid != 4242 || mode(t, path) != want {
+			t.Errorf("%s: group %d, mode %v, %v; want %v", path, st.Gid, mode(t, path), err, want)
+		}
+	}
+}
+
 func mkdir(t *testing.T, dir string) string {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -73,7 +73,9 @@ func giveTo(ctx context.Context, volume *os.File, p *v1.Pod) error {
 	return giveInode(own, int(*group)) // last, so that it shows whether all is done
 }
 
-// giveInode gives the file or directory of a descriptor to the group.
+// giveInode gives the file or directory of a descriptor to the group. Unlike the kubelet it clears the setuid and setgid
+// bits of files, as chown does: a process that made a program for its own group must not get the group of another pod
+// that has the claim.
 func giveInode(fd, group int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -82,12 +84,12 @@ func giveInode(fd, group int) error {
 	if err := unix.Fchownat(fd, "", -1, group, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
 	}
-	mode := uint32(groupFile)
+	mode := st.Mode&0o777 | uint32(groupFile)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFLNK: // has no mode
 		return nil
 	case unix.S_IFDIR:
-		mode = uint32(groupDir.Perm()) | unix.S_ISGID
+		mode = st.Mode&0o7777 | uint32(groupDir.Perm()) | unix.S_ISGID
 	}
-	return unix.Chmod(sys.FDPath(fd), st.Mode&0o7777|mode)
+	return unix.Chmod(sys.FDPath(fd), mode)
 }
