@@ -73,9 +73,9 @@ func giveTo(ctx context.Context, volume *os.File, p *v1.Pod) error {
 	return giveInode(own, int(*group)) // last, so that it shows whether all is done
 }
 
-// giveInode gives the file or directory of a descriptor to the group. Unlike the kubelet it clears the setuid and setgid
-// bits of files, as chown does: a process that made a program for its own group must not get the group of another pod
-// that has the claim.
+// giveInode gives the file or directory of a descriptor to the group. Unlike the kubelet it clears the setuid and
+// setgid bits of files, as chown does: a process that made a program for its own group must not get the group of
+// another pod that has the claim.
 func giveInode(fd, group int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

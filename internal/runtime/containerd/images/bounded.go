@@ -18,9 +18,9 @@ import (
 // import keeps some hundred bytes of each, and a manifest.json of 4 MiB could have a million.
 const maxListed = 100_000
 
-// bounded returns an archive's bytes, as far as they are checked. Reading fails in the first file with which containerd's
-// import would take much more memory, work or disk than the archive has bytes. The archive is not read any more when
-// stop has returned.
+// bounded returns an archive's bytes, as far as they are checked. Reading fails in the first file with which
+// containerd's import would take much more memory, work or disk than the archive has bytes. The archive is not read any
+// more when stop has returned.
 func bounded(archive io.Reader) (out io.Reader, stop func()) {
 	from, to := io.Pipe()
 	done := make(chan struct{})
