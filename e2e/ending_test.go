@@ -11,6 +11,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 // TestKilledPodrunGoesOnWithAnEnd: neither a grace period nor a probe's verdict begins anew with podrun.
@@ -69,4 +71,18 @@ func TestKilledPodrunGoesOnWithAnEnd(t *testing.T) {
 	if last := p.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 0 || p.Status.Phase != v1.PodRunning {
 		t.Errorf("the job that was told to end: %s", asJSON(p.Status))
 	}
+}
+
+// TestImageWithoutASignal: an image whose STOPSIGNAL is no signal does not keep its container from being stopped.
+func TestImageWithoutASignal(t *testing.T) {
+	n := newNode(t)
+	const hostile = "podrun.example/hostile:1"
+	archive, err := testimage.Busybox(n.dir, hostile, testimage.StopSignal("SIGRTMIN+99"))
+	must(t, err)
+	n.ok("images", "load", archive)
+	n.write("a.yaml", strings.Replace(manifest("a", "Always", `trap "exit 0" TERM; `+forever), box, hostile, 1))
+	n.serve()
+	n.ready("a-n")
+	n.remove("a.yaml")
+	n.gone("a-n")
 }

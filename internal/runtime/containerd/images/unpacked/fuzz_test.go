@@ -4,15 +4,17 @@ import (
 	"math"
 	"testing"
 
+	signals "github.com/moby/sys/signal"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images/accounts"
 )
 
-// FuzzSignalName checks that SignalName returns a name that it has returned unchanged.
+// FuzzSignalName checks that SignalName returns a signal that can be sent, by a name that it has returned unchanged, or
+// nothing.
 func FuzzSignalName(f *testing.F) {
-	for _, s := range []string{"", "9", "SIGTERM", "term", "sigrtmin+3", "-1", "99999999999999999999", "sig"} {
+	for _, s := range []string{"", "9", "SIGTERM", "term", "sigrtmin+3", "-1", "99999999999999999999", "sig", "SIGNONSENSE", "37", "64"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -20,7 +22,23 @@ func FuzzSignalName(f *testing.F) {
 		if again := SignalName(name); again != name {
 			t.Errorf("%q is %q, and that is %q", s, name, again)
 		}
+		if number, err := signals.ParseSignal(name); name != "" && (err != nil || !signals.ValidSignalForPlatform(number)) {
+			t.Errorf("%q is %q, which is signal %d: %v", s, name, number, err)
+		}
 	})
+}
+
+// TestSignalName checks the names of signals that images give.
+func TestSignalName(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]string{
+		"": "", "SIGINT": "SIGINT", "int": "SIGINT", "2": "SIGINT", "SIGRTMIN+3": "SIGRTMIN+3", "37": "SIGRTMIN+3", "64": "SIGRTMAX",
+		"0": "", "-1": "", "65": "", "NONSENSE": "", "SIGRTMIN+99": "", "SIGTERM\n": "",
+	} {
+		if got := SignalName(s); got != want {
+			t.Errorf("%q is %q, want %q", s, got, want)
+		}
+	}
 }
 
 // TestUserText checks that the label of a user in very many groups, which containerd would refuse,

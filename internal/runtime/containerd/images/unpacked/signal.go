@@ -1,21 +1,25 @@
 package unpacked
 
 import (
-	"strconv"
-	"strings"
-	"syscall"
-
+	signals "github.com/moby/sys/signal"
 	"golang.org/x/sys/unix"
 )
 
 // SignalName returns the name of a signal, which images give by number or name, as Kubernetes
-// spells it, such as SIGTERM.
+// spells it, such as SIGTERM or SIGRTMIN+3. It returns "" for what is no signal: as in Docker, a container of such an
+// image is stopped as one of an image without a stop signal.
 func SignalName(s string) string {
-	if n, err := strconv.Atoi(s); err == nil {
-		return unix.SignalName(syscall.Signal(n))
+	number, err := signals.ParseSignal(s)
+	if err != nil {
+		return ""
 	}
-	if s = strings.ToUpper(s); s != "" && !strings.HasPrefix(s, "SIG") {
-		s = "SIG" + s
+	if name := unix.SignalName(number); name != "" {
+		return name
 	}
-	return s
+	for name, real := range signals.SignalMap { // each real-time signal has one name in it
+		if real == number {
+			return "SIG" + name
+		}
+	}
+	return ""
 }
