@@ -142,7 +142,9 @@ type loader struct {
 	seen   map[pod.Key]int // the lines of the pods so far
 	// objects has the names of the ConfigMaps and Secrets so far.
 	objects map[Name]bool
-	errs    []FieldError
+	// replicas is the number of pods of the workloads so far.
+	replicas int
+	errs     []FieldError
 	// more is set if there are more than decode.MaxErrors errors, moreWarnings if there are more warnings.
 	more, moreWarnings bool
 }

@@ -60,11 +60,23 @@ func (l *loader) workload(o object, kind string) {
 	for _, e := range errs {
 		l.failAt(o, e.Path, e.Message, key)
 	}
-	if len(errs) > 0 || l.forbidden(o, documents.TemplatePath+".", p, key) || l.sameName(o, w, key) {
+	if len(errs) > 0 || l.forbidden(o, documents.TemplatePath+".", p, key) || l.tooMany(o, w, key) ||
+		l.sameName(o, w, key) {
 		return
 	}
 	l.loaded.Workloads = append(l.loaded.Workloads, w)
 	l.warn(o, outer.warnings, key)
+}
+
+// tooMany reports whether the manifest's workloads have too many pods with this one; then it adds an error. A workload
+// has few bytes, whatever the number of its pods.
+func (l *loader) tooMany(o object, w *workload.Workload, key pod.Key) bool {
+	if l.replicas += w.Replicas; l.replicas <= workload.MaxReplicas {
+		return false
+	}
+	l.failAt(o, "spec", fmt.Sprintf("podrun makes at most %d pods of a manifest's workloads; with this one there are %d",
+		workload.MaxReplicas, l.replicas), key)
+	return true
 }
 
 // sameName reports whether the manifest has a pod of one of the workload's names already; then it adds

@@ -24,8 +24,8 @@ import (
 // Annotation is set on the pods of a workload: the workload's kind and name, such as Deployment/web.
 const Annotation = "podrun.io/workload"
 
-// MaxReplicas is the largest number of pods of one workload, which protects the machine from a
-// number with a digit too many.
+// MaxReplicas is the largest number of pods of all workloads of a manifest together, which protects the machine from a
+// number with a digit too many, and podrun from manifests of a few KB with millions of pods.
 const MaxReplicas = 1000
 
 // Kind is the kind of a workload, as manifests have it.

@@ -30,7 +30,7 @@ const (
 	noHistory  = "has no effect: podrun retains no old versions of a workload"
 	likeAPod   = "as a Pod; of its metadata only labels and annotations count"
 	isChecked  = "must match the labels of the template; has no other effect"
-	manyPods   = "1000 at most; more than 1 not with a hostPort or hostNetwork ports"
+	manyPods   = "1000 at most, of all workloads of a manifest together; more than 1 not with a hostPort or hostNetwork ports"
 	onlyStatus = "counts for the status only"
 	noVolumes  = "has no effect: a claim is a directory on this machine"
 )
