@@ -16,8 +16,8 @@ func SignalName(s string) string {
 	if name := unix.SignalName(number); name != "" {
 		return name
 	}
-	for name, real := range signals.SignalMap { // each real-time signal has one name in it
-		if real == number {
+	for name, n := range signals.SignalMap { // each real-time signal has one name in it
+		if n == number {
 			return "SIG" + name
 		}
 	}
