@@ -1,0 +1,412 @@
+// Package cronjobs decides about the runs of CronJobs: which Jobs a CronJob should have now, what is recorded of it,
+// and when to decide again. It follows Kubernetes' CronJob controller
+// (pkg/controller/cronjob/cronjob_controllerv2.go), with these differences: a time of a schedule runs at most once,
+// also where the clock was set back; nothing is scheduled by a clock that cannot be right; and
+// startingDeadlineSeconds does not move the times of @every.
+//
+// It is pure: (CronJob, history, requests, Jobs, now) -> history, which has the Jobs that should be. The caller records
+// the history before it acts on a Job.
+//
+// Begin reading at Decide.
+package cronjobs
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+
+	"podrun.io/podrun/internal/workload/jobs"
+	"podrun.io/podrun/internal/workload/schedule"
+)
+
+// History is what is recorded of a CronJob.
+type History struct {
+	// UID identifies the CronJob. It is another one after the document was removed and put back.
+	UID string `json:"uid"`
+	// Created is since when its times count: since it was seen first by a clock that could be right.
+	Created time.Time `json:"created,omitzero"`
+	// LastSchedule is the time of the schedule that was started last, LastSuccessful when a Job was complete last.
+	LastSchedule   time.Time `json:"lastSchedule,omitzero"`
+	LastSuccessful time.Time `json:"lastSuccessful,omitzero"`
+	// Boot is the boot in which a CronJob that runs at boot ran last.
+	Boot string `json:"boot,omitempty"`
+	// Started are the times that were started last, in minutes since the epoch, in ascending order. What is not later
+	// than Floor never starts: such times may have been started, and are not among Started any more.
+	Started []int64 `json:"started,omitempty"`
+	Floor   int64   `json:"floor,omitempty"`
+	// Jobs are the Jobs that should be, oldest first.
+	Jobs []Job `json:"jobs,omitempty"`
+	// Templates have what Jobs are made from, by the digests that these name.
+	Templates map[string]json.RawMessage `json:"templates,omitempty"`
+	// Missed is the time that was too late last, Held the one that waits for the end of an active Job, and Skipped
+	// the one before which more than 100 were not started.
+	Missed  time.Time `json:"missed,omitzero"`
+	Held    time.Time `json:"held,omitzero"`
+	Skipped time.Time `json:"skipped,omitzero"`
+	// Problem is why nothing is scheduled.
+	Problem Problem `json:"problem,omitzero"`
+}
+
+// Job is a Job of a CronJob.
+type Job struct {
+	Name string `json:"name"`
+	// Time is the time of the schedule; of a Job that was asked for, when.
+	Time   time.Time `json:"time"`
+	Manual bool      `json:"manual,omitempty"`
+	// Template is the key of what it was made from in Templates. An edit of the CronJob does not change it.
+	Template string `json:"template"`
+	// Outcome is the condition Complete or Failed when the Job has finished.
+	Outcome batchv1.JobConditionType `json:"outcome,omitempty"`
+}
+
+// Problem is why nothing is scheduled, or why a Job was not created. The zero value is none.
+type Problem struct {
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Request asks for a Job now.
+type Request struct {
+	// UID is that of the CronJob's History.
+	UID string `json:"uid"`
+	Job string `json:"job"`
+}
+
+// Input is everything that Decide decides from.
+type Input struct {
+	// CronJob has its defaults.
+	CronJob *batchv1.CronJob
+	// Template is what Jobs are made from, and Digest identifies it.
+	Template json.RawMessage
+	Digest   string
+	// AtBoot starts a Job once in each boot, in place of the schedule.
+	AtBoot bool
+	Boot   string
+	// History is what is recorded; nil if nothing is. It is not modified.
+	History  *History
+	Requests []Request
+	// Jobs has the runs of the Jobs that have begun, by name. Taken reports that a Job of another owner has a name.
+	Jobs  map[string]*jobs.History
+	Taken func(name string) bool
+	// Now is the time by the clock, Synchronized that the kernel is told so by a source of time, and Recorded the
+	// latest time that was recorded of any CronJob: before it, a clock that is not synchronized cannot be right.
+	Now          time.Time
+	Synchronized bool
+	Recorded     time.Time
+}
+
+// Plan is the result of Decide.
+type Plan struct {
+	History *History
+	// Next is when to decide again even if nothing happens; zero: never.
+	Next time.Time
+}
+
+// Limits.
+const (
+	// maxStarted is how many of the times that were started are recorded.
+	maxStarted = 100
+	// MaxJobs is how many Jobs of one CronJob may be active, and how many of each outcome stay.
+	MaxJobs = 1000
+	// many is how many times may be missed without a warning, as in Kubernetes' controller.
+	many = 100
+	// clockCheck is when to look again at a clock that cannot be right.
+	clockCheck = 10 * time.Second
+)
+
+// plausible is a time that was over when this was written: no clock that is right shows an earlier one.
+var plausible = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Latest returns the latest time that is recorded.
+func (h *History) Latest() time.Time {
+	latest := h.Created
+	for _, t := range []time.Time{h.LastSchedule, h.LastSuccessful} {
+		if t.After(latest) {
+			latest = t
+		}
+	}
+	return latest
+}
+
+// Decide returns what a CronJob needs now.
+func Decide(in Input) Plan {
+	d := decision{Input: in}
+	d.Now = in.Now.Round(0).UTC() // as it is read back
+	if in.History == nil {
+		d.h = &History{UID: fmt.Sprintf("%s-%x", in.Digest, in.Now.UnixNano())}
+	} else {
+		d.h = in.History.clone()
+	}
+	d.h.Problem = Problem{}
+	d.observe()
+	d.answer()
+	switch suspend := in.CronJob.Spec.Suspend; {
+	case suspend != nil && *suspend:
+		d.h.Held = time.Time{}
+	case in.AtBoot:
+		d.atBoot()
+	default:
+		d.schedule()
+	}
+	d.limit(batchv1.JobComplete, in.CronJob.Spec.SuccessfulJobsHistoryLimit)
+	d.limit(batchv1.JobFailed, in.CronJob.Spec.FailedJobsHistoryLimit)
+	d.prune()
+	return Plan{History: d.h, Next: d.next}
+}
+
+// decision is one call of Decide.
+type decision struct {
+	Input
+	h    *History
+	next time.Time
+}
+
+func (h *History) clone() *History {
+	out := *h
+	out.Started, out.Jobs = slices.Clone(h.Started), slices.Clone(h.Jobs)
+	out.Templates = maps.Clone(h.Templates)
+	return &out
+}
+
+// observe records which Jobs have finished, and drops those that are gone.
+func (d *decision) observe() {
+	for i := range d.h.Jobs {
+		j := &d.h.Jobs[i]
+		run := d.Jobs[j.Name]
+		if run == nil || j.Outcome != "" {
+			continue
+		}
+		end := jobs.Finished(&run.Status)
+		if end == nil {
+			continue
+		}
+		j.Outcome = end.Type
+		if at := run.Status.CompletionTime; at != nil && at.After(d.h.LastSuccessful) && run.Complete() {
+			d.h.LastSuccessful = at.Time
+		}
+	}
+	d.h.Jobs = slices.DeleteFunc(d.h.Jobs, func(j Job) bool {
+		run := d.Jobs[j.Name]
+		return run != nil && run.Expired || d.Taken(j.Name)
+	})
+}
+
+// answer creates the Jobs that were asked for.
+func (d *decision) answer() {
+	for _, r := range d.Requests {
+		if r.UID == d.h.UID && !d.has(r.Job) && !d.Taken(r.Job) {
+			d.create(Job{Name: r.Job, Time: d.Now, Manual: true})
+		}
+	}
+}
+
+func (d *decision) has(name string) bool {
+	return slices.ContainsFunc(d.h.Jobs, func(j Job) bool { return j.Name == name })
+}
+
+func (d *decision) create(j Job) {
+	j.Template = d.Digest
+	if d.h.Templates == nil {
+		d.h.Templates = map[string]json.RawMessage{}
+	}
+	d.h.Templates[j.Template] = d.Template
+	d.h.Jobs = append(d.h.Jobs, j)
+}
+
+// Active returns the Jobs of the schedule that have not finished.
+func (h *History) Active() (all []Job) {
+	for _, j := range h.Jobs {
+		if j.Outcome == "" && !j.Manual {
+			all = append(all, j)
+		}
+	}
+	return all
+}
+
+// minute returns the number by which a time counts, and which ends the name of its Job.
+func minute(t time.Time) int64 { return t.Unix() / 60 }
+
+func (d *decision) name(minute int64) string { return fmt.Sprintf("%s-%d", d.CronJob.Name, minute) }
+
+// atBoot starts a Job unless this boot has had one. It does not depend on the clock, so of two boots in one minute by
+// the clock, the second takes the next number.
+func (d *decision) atBoot() {
+	if d.h.Boot == d.Boot {
+		return
+	}
+	n := minute(d.Now)
+	for d.has(d.name(n)) || d.Taken(d.name(n)) {
+		n++
+	}
+	if d.start(n, d.Now) {
+		d.h.Boot = d.Boot
+	}
+}
+
+// schedule starts a Job for the newest time that is due, and decides when the next one is.
+func (d *decision) schedule() {
+	d.h.Boot = ""
+	times, err := schedule.New(d.CronJob.Spec.Schedule, d.CronJob.Spec.TimeZone)
+	if err != nil { // the data base of time zones has changed
+		d.h.Problem = Problem{"UnparseableSchedule", fmt.Sprintf("unparseable schedule: %q : %s",
+			d.CronJob.Spec.Schedule, err)}
+		return
+	}
+	if !d.Synchronized && (d.Now.Before(d.Recorded) || d.Now.Before(plausible)) {
+		d.h.Problem = Problem{"ClockNotSynchronized", "Nothing is scheduled until the clock is synchronized: it shows " +
+			"an earlier time than was recorded before"}
+		d.next = d.Now.Add(clockCheck)
+		return
+	}
+	if d.h.Created.IsZero() || d.h.Created.After(d.Now) {
+		d.h.Created = d.Now
+	}
+	since := d.since()
+	latest, next := times.Latest(since, d.Now).UTC(), times.Next(since, d.Now)
+	d.next = next
+	if latest.IsZero() && next.IsZero() {
+		d.h.Problem = Problem{"InvalidSchedule", fmt.Sprintf("invalid schedule: %s : no time within five years",
+			d.CronJob.Spec.Schedule)}
+	}
+	if latest.IsZero() || d.started(latest) {
+		d.h.Held = time.Time{}
+		return
+	}
+	if deadline := d.CronJob.Spec.StartingDeadlineSeconds; deadline != nil &&
+		latest.Add(time.Duration(*deadline)*time.Second).Before(d.Now) {
+		d.h.Missed, d.h.Held = latest, time.Time{}
+		return
+	}
+	if d.start(minute(latest), latest) && times.Exceeds(many, since, d.Now) {
+		d.h.Skipped = latest
+	}
+}
+
+// since returns the last time that was started, after which times count.
+func (d *decision) since() time.Time {
+	if t := d.h.LastSchedule; !t.IsZero() && !t.After(d.Now) {
+		return t
+	}
+	latest := d.h.Created
+	for _, n := range d.h.Started { // the clock was set back before the last one
+		if t := time.Unix(n*60, 0); t.After(latest) && !t.After(d.Now) {
+			latest = t
+		}
+	}
+	return latest
+}
+
+// started reports that a time was started, or may have been.
+func (d *decision) started(t time.Time) bool {
+	n := minute(t)
+	_, found := slices.BinarySearch(d.h.Started, n)
+	return found || n <= d.h.Floor || d.has(d.name(n))
+}
+
+// start creates the Job of a time, as far as the concurrencyPolicy allows it. Else the time waits.
+func (d *decision) start(n int64, t time.Time) bool {
+	active := d.h.Active()
+	if d.CronJob.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(active) > 0 {
+		d.h.Held = t
+		return false
+	}
+	if d.CronJob.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent {
+		d.h.Jobs = slices.DeleteFunc(d.h.Jobs, func(j Job) bool { return j.Outcome == "" && !j.Manual })
+	} else if len(active) >= MaxJobs {
+		d.h.Problem = Problem{"FailedCreate", fmt.Sprintf("Error creating job: %d are active, which is the most", MaxJobs)}
+		return false
+	}
+	d.h.LastSchedule, d.h.Held = t, time.Time{}
+	if at, found := slices.BinarySearch(d.h.Started, n); !found {
+		d.h.Started = slices.Insert(d.h.Started, at, n)
+	}
+	if over := len(d.h.Started) - maxStarted; over > 0 {
+		d.h.Floor, d.h.Started = d.h.Started[over-1], d.h.Started[over:]
+	}
+	if name := d.name(n); d.Taken(name) {
+		d.h.Problem = Problem{"FailedCreate", fmt.Sprintf("Error creating job: jobs.batch %q already exists", name)}
+	} else {
+		d.create(Job{Name: name, Time: t})
+	}
+	return true
+}
+
+// limit removes the oldest Jobs of an outcome.
+func (d *decision) limit(outcome batchv1.JobConditionType, limit *int32) {
+	most, n := MaxJobs, 0
+	if limit != nil {
+		most = min(int(*limit), MaxJobs)
+	}
+	for i, j := range slices.Backward(d.h.Jobs) {
+		if j.Outcome != outcome {
+			continue
+		}
+		if n++; n > most {
+			d.h.Jobs = slices.Delete(d.h.Jobs, i, i+1)
+		}
+	}
+}
+
+// prune removes the templates that no Job needs.
+func (d *decision) prune() {
+	maps.DeleteFunc(d.h.Templates, func(key string, _ json.RawMessage) bool {
+		return !slices.ContainsFunc(d.h.Jobs, func(j Job) bool { return j.Template == key })
+	})
+	if len(d.h.Jobs) == 0 { // as it is read back
+		d.h.Jobs, d.h.Templates = nil, nil
+	}
+}
+
+// Event is an event of a CronJob.
+type Event struct {
+	Warning         bool
+	Reason, Message string
+}
+
+// Events returns the events by which one history became the next one, with the reasons of Kubernetes' controller.
+// before may be nil.
+func Events(before, after *History) (all []Event) {
+	if before == nil {
+		before = &History{}
+	}
+	add := func(warning bool, reason, format string, values ...any) {
+		all = append(all, Event{Warning: warning, Reason: reason, Message: fmt.Sprintf(format, values...)})
+	}
+	was := map[string]Job{}
+	for _, j := range before.Jobs {
+		was[j.Name] = j
+	}
+	for _, j := range after.Jobs {
+		old, existed := was[j.Name]
+		delete(was, j.Name)
+		if !existed {
+			add(false, "SuccessfulCreate", "Created job %s", j.Name)
+		}
+		if j.Outcome != old.Outcome {
+			add(false, "SawCompletedJob", "Saw completed job: %s, condition: %s", j.Name, j.Outcome)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		add(false, "SuccessfulDelete", "Deleted job %s", name)
+	}
+	changed := func(a, b time.Time) bool { return !b.IsZero() && !b.Equal(a) }
+	if changed(before.Missed, after.Missed) {
+		add(true, "MissSchedule", "Missed scheduled time to start a job: %s", after.Missed.UTC().Format(time.RFC1123Z))
+	}
+	if changed(before.Held, after.Held) {
+		add(false, "JobAlreadyActive",
+			"Not starting job because prior execution is running and concurrency policy is Forbid")
+	}
+	if changed(before.Skipped, after.Skipped) {
+		add(true, "TooManyMissedTimes", "too many missed start times. Set or decrease "+
+			".spec.startingDeadlineSeconds or check clock skew")
+	}
+	if p := after.Problem; p != before.Problem && p.Reason != "" {
+		add(true, p.Reason, "%s", p.Message)
+	}
+	return all
+}
