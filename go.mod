@@ -56,7 +56,11 @@ require (
 	tags.cncf.io/container-device-interface v1.1.1
 )
 
-require github.com/opencontainers/go-digest v1.0.0
+require (
+	github.com/opencontainers/go-digest v1.0.0
+	github.com/robfig/cron/v3 v3.0.1
+	k8s.io/utils v0.0.0-20260626114624-be93311217bd
+)
 
 require (
 	cyphar.com/go-pathrs v0.2.5 // indirect
@@ -104,7 +108,6 @@ require (
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.1 // indirect
-	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
@@ -125,7 +128,6 @@ require (
 	k8s.io/component-base v0.37.2 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
-	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	tags.cncf.io/container-device-interface/specs-go v1.1.1 // indirect

@@ -89,9 +89,9 @@ type Input struct {
 	// History is what is recorded; nil if nothing is. It is not modified.
 	History  *History
 	Requests []Request
-	// Jobs has the runs of the Jobs that have begun, by name. Taken reports that a Job of another owner has a name.
+	// Jobs has the runs of the Jobs that have begun, by name. Foreign reports that a Job of another owner has a name.
 	Jobs  map[string]*jobs.History
-	Taken func(name string) bool
+	Foreign func(name string) bool
 	// Now is the time by the clock, Synchronized that the kernel is told so by a source of time, and Recorded the
 	// latest time that was recorded of any CronJob: before it, a clock that is not synchronized cannot be right.
 	Now          time.Time
@@ -191,14 +191,14 @@ func (d *decision) observe() {
 	}
 	d.h.Jobs = slices.DeleteFunc(d.h.Jobs, func(j Job) bool {
 		run := d.Jobs[j.Name]
-		return run != nil && run.Expired || d.Taken(j.Name)
+		return run != nil && run.Expired || d.Foreign(j.Name)
 	})
 }
 
 // answer creates the Jobs that were asked for.
 func (d *decision) answer() {
 	for _, r := range d.Requests {
-		if r.UID == d.h.UID && !d.has(r.Job) && !d.Taken(r.Job) {
+		if r.UID == d.h.UID && !d.has(r.Job) && !d.Foreign(r.Job) {
 			d.create(Job{Name: r.Job, Time: d.Now, Manual: true})
 		}
 	}
@@ -239,7 +239,7 @@ func (d *decision) atBoot() {
 		return
 	}
 	n := minute(d.Now)
-	for d.has(d.name(n)) || d.Taken(d.name(n)) {
+	for d.has(d.name(n)) || d.Foreign(d.name(n)) {
 		n++
 	}
 	if d.start(n, d.Now) {
@@ -327,7 +327,7 @@ func (d *decision) start(n int64, t time.Time) bool {
 	if over := len(d.h.Started) - maxStarted; over > 0 {
 		d.h.Floor, d.h.Started = d.h.Started[over-1], d.h.Started[over:]
 	}
-	if name := d.name(n); d.Taken(name) {
+	if name := d.name(n); d.Foreign(name) {
 		d.h.Problem = Problem{"FailedCreate", fmt.Sprintf("Error creating job: jobs.batch %q already exists", name)}
 	} else {
 		d.create(Job{Name: name, Time: t})

@@ -38,7 +38,7 @@ func newMachine(t *testing.T, schedule string, edit ...func(*batchv1.CronJobSpec
 	}
 	m := &machine{t: t, in: Input{
 		CronJob: c, Template: json.RawMessage(`{}`), Digest: "t", Boot: "1", Jobs: map[string]*jobs.History{},
-		Taken: func(string) bool { return false }, Synchronized: true,
+		Foreign: func(string) bool { return false }, Synchronized: true,
 	}}
 	m.clock("10:00:30")
 	return m
@@ -285,19 +285,19 @@ func TestRequests(t *testing.T) {
 	m.at("10:01:10", "now")
 	m.in.Requests = nil
 	m.at("10:05:00", "now, 10:05", created) // it does not count for Forbid, as in Kubernetes
-	m.in.Taken = func(name string) bool { return name == "taken" }
+	m.in.Foreign = func(name string) bool { return name == "taken" }
 	m.in.Requests = []Request{{UID: m.in.History.UID, Job: "taken"}}
 	m.at("10:06:00", "now, 10:05")
 }
 
-// TestTaken: a Job of a manifest that has the name is not touched, and the time does not start.
-func TestTaken(t *testing.T) {
+// TestForeign: a Job of a manifest that has the name is not touched, and the time does not start.
+func TestForeign(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "*/5 * * * *")
 	m.at("10:00:30", "")
-	m.in.Taken = func(name string) bool { return name == "c-29539325" }
+	m.in.Foreign = func(name string) bool { return name == "c-29539325" }
 	m.at("10:05:00", "", "FailedCreate")
-	m.in.Taken = func(string) bool { return false }
+	m.in.Foreign = func(string) bool { return false }
 	m.at("10:06:00", "")
 	m.at("10:10:00", "10:10", created)
 }
