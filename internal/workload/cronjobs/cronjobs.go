@@ -90,7 +90,7 @@ type Input struct {
 	History  *History
 	Requests []Request
 	// Jobs has the runs of the Jobs that have begun, by name. Foreign reports that a Job of another owner has a name.
-	Jobs  map[string]*jobs.History
+	Jobs    map[string]*jobs.History
 	Foreign func(name string) bool
 	// Now is the time by the clock, Synchronized that the kernel is told so by a source of time, and Recorded the
 	// latest time that was recorded of any CronJob: before it, a clock that is not synchronized cannot be right.
