@@ -34,10 +34,10 @@ type History struct {
 	LastSuccessful time.Time `json:"lastSuccessful,omitzero"`
 	// Boot is the boot in which a CronJob that runs at boot ran last.
 	Boot string `json:"boot,omitempty"`
-	// Started are the times that were started last, in minutes since the epoch, in ascending order. What is not later
-	// than Floor never starts: such times may have been started, and are not among Started any more.
-	Started []int64 `json:"started,omitempty"`
-	Floor   int64   `json:"floor,omitempty"`
+	// Started are the times that were started, in ascending order.
+	Started []Span `json:"started,omitempty"`
+	// Clock is the last time of a clock that could be right by which something was decided.
+	Clock time.Time `json:"clock,omitzero"`
 	// Jobs are the Jobs that should be, oldest first.
 	Jobs []Job `json:"jobs,omitempty"`
 	// Templates have what Jobs are made from, by the digests that these name.
@@ -92,11 +92,24 @@ type Input struct {
 	// Jobs has the runs of the Jobs that have begun, by name. Foreign reports that a Job of another owner has a name.
 	Jobs    map[string]*jobs.History
 	Foreign func(name string) bool
-	// Now is the time by the clock, Synchronized that the kernel is told so by a source of time, and Recorded the
-	// latest time that was recorded of any CronJob: before it, a clock that is not synchronized cannot be right.
-	Now          time.Time
-	Synchronized bool
-	Recorded     time.Time
+	// Now is the time by the clock.
+	Now time.Time
+	Trust
+}
+
+// Trust is what is known of the clock.
+type Trust struct {
+	// Synchronized reports that a source of time has told the kernel, Set that somebody has set the clock since
+	// podrun started.
+	Synchronized, Set bool
+	// Recorded is the latest Clock of any CronJob. A clock that was neither synchronized nor set and shows an
+	// earlier time cannot be right.
+	Recorded time.Time
+}
+
+// sane reports that a clock that shows now can be right.
+func (t Trust) sane(now time.Time) bool {
+	return t.Synchronized || !now.Before(plausible) && (t.Set || !now.Before(t.Recorded))
 }
 
 // Plan is the result of Decide.
@@ -108,8 +121,6 @@ type Plan struct {
 
 // Limits.
 const (
-	// maxStarted is how many of the times that were started are recorded.
-	maxStarted = 100
 	// MaxJobs is how many Jobs of one CronJob may be active, and how many of each outcome stay.
 	MaxJobs = 1000
 	// many is how many times may be missed without a warning, as in Kubernetes' controller.
@@ -120,17 +131,6 @@ const (
 
 // plausible is a time that was over when this was written: no clock that is right shows an earlier one.
 var plausible = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// Latest returns the latest time that is recorded.
-func (h *History) Latest() time.Time {
-	latest := h.Created
-	for _, t := range []time.Time{h.LastSchedule, h.LastSuccessful} {
-		if t.After(latest) {
-			latest = t
-		}
-	}
-	return latest
-}
 
 // Decide returns what a CronJob needs now.
 func Decide(in Input) Plan {
@@ -242,7 +242,7 @@ func (d *decision) atBoot() {
 	for d.has(d.name(n)) || d.Foreign(d.name(n)) {
 		n++
 	}
-	if d.start(n, d.Now) {
+	if d.start(n, d.Now, n-1) {
 		d.h.Boot = d.Boot
 	}
 }
@@ -256,7 +256,7 @@ func (d *decision) schedule() {
 			d.CronJob.Spec.Schedule, err)}
 		return
 	}
-	if !d.Synchronized && (d.Now.Before(d.Recorded) || d.Now.Before(plausible)) {
+	if !d.sane(d.Now) {
 		d.h.Problem = Problem{"ClockNotSynchronized", "Nothing is scheduled until the clock is synchronized: it shows " +
 			"an earlier time than was recorded before"}
 		d.next = d.Now.Add(clockCheck)
@@ -264,6 +264,9 @@ func (d *decision) schedule() {
 	}
 	if d.h.Created.IsZero() || d.h.Created.After(d.Now) {
 		d.h.Created = d.Now
+	}
+	if d.h.Clock.IsZero() || d.h.Clock.After(d.Now) {
+		d.h.Clock = d.Now
 	}
 	since := d.since()
 	latest, next := times.Latest(since, d.Now).UTC(), times.Next(since, d.Now)
@@ -281,7 +284,7 @@ func (d *decision) schedule() {
 		d.h.Missed, d.h.Held = latest, time.Time{}
 		return
 	}
-	if d.start(minute(latest), latest) && times.Exceeds(many, since, d.Now) {
+	if d.start(minute(latest), latest, d.previous(times, latest)) && times.Exceeds(many, since, d.Now) {
 		d.h.Skipped = latest
 	}
 }
@@ -292,8 +295,8 @@ func (d *decision) since() time.Time {
 		return t
 	}
 	latest := d.h.Created
-	for _, n := range d.h.Started { // the clock was set back before the last one
-		if t := time.Unix(n*60, 0); t.After(latest) && !t.After(d.Now) {
+	for _, s := range d.h.Started { // the clock was set back before the last one
+		if t := time.Unix(min(s.Last, minute(d.Now))*60, 0); t.After(latest) && s.First <= minute(d.Now) {
 			latest = t
 		}
 	}
@@ -303,12 +306,21 @@ func (d *decision) since() time.Time {
 // started reports that a time was started, or may have been.
 func (d *decision) started(t time.Time) bool {
 	n := minute(t)
-	_, found := slices.BinarySearch(d.h.Started, n)
-	return found || n <= d.h.Floor || d.has(d.name(n))
+	return has(d.h.Started, n) || d.has(d.name(n))
 }
 
-// start creates the Job of a time, as far as the concurrencyPolicy allows it. Else the time waits.
-func (d *decision) start(n int64, t time.Time) bool {
+// previous returns the time by which t is the next one, in minutes, if that was started last. Else it is the minute
+// before t.
+func (d *decision) previous(times schedule.Schedule, t time.Time) int64 {
+	if last := d.h.LastSchedule; !last.IsZero() && times.Next(last, last).Equal(t) {
+		return minute(last)
+	}
+	return minute(t) - 1
+}
+
+// start creates the Job of a time, as far as the concurrencyPolicy allows it. Else the time waits. previous is the
+// time before it, in minutes.
+func (d *decision) start(n int64, t time.Time, previous int64) bool {
 	active := d.h.Active()
 	if d.CronJob.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(active) > 0 {
 		d.h.Held = t
@@ -320,13 +332,8 @@ func (d *decision) start(n int64, t time.Time) bool {
 		d.h.Problem = Problem{"FailedCreate", fmt.Sprintf("Error creating job: %d are active, which is the most", MaxJobs)}
 		return false
 	}
-	d.h.LastSchedule, d.h.Held = t, time.Time{}
-	if at, found := slices.BinarySearch(d.h.Started, n); !found {
-		d.h.Started = slices.Insert(d.h.Started, at, n)
-	}
-	if over := len(d.h.Started) - maxStarted; over > 0 {
-		d.h.Floor, d.h.Started = d.h.Started[over-1], d.h.Started[over:]
-	}
+	d.h.LastSchedule, d.h.Held, d.h.Clock = t, time.Time{}, d.Now
+	d.h.Started = add(d.h.Started, n, previous)
 	if name := d.name(n); d.Foreign(name) {
 		d.h.Problem = Problem{"FailedCreate", fmt.Sprintf("Error creating job: jobs.batch %q already exists", name)}
 	} else {

@@ -38,7 +38,7 @@ func newMachine(t *testing.T, schedule string, edit ...func(*batchv1.CronJobSpec
 	}
 	m := &machine{t: t, in: Input{
 		CronJob: c, Template: json.RawMessage(`{}`), Digest: "t", Boot: "1", Jobs: map[string]*jobs.History{},
-		Foreign: func(string) bool { return false }, Synchronized: true,
+		Foreign: func(string) bool { return false }, Trust: Trust{Synchronized: true},
 	}}
 	m.clock("10:00:30")
 	return m
@@ -78,9 +78,7 @@ func (m *machine) decide() {
 	if !reflect.DeepEqual(m.in.History, plan.History) {
 		m.t.Errorf("read back: %+v\nwritten: %+v", m.in.History, plan.History)
 	}
-	if m.in.History.Latest().After(m.in.Recorded) {
-		m.in.Recorded = m.in.History.Latest()
-	}
+	m.in.Recorded = m.in.History.Clock
 	m.next = plan.Next
 }
 
@@ -347,6 +345,55 @@ func TestClock(t *testing.T) {
 	m.at("2038-01-19 03:15:30", "")
 	m.at("10:01:00", "")
 	m.at("10:05:00", "10:05", created)
+}
+
+// TestFarAhead: a clock that was years ahead for long, and comes back, stops nothing, and starts nothing again.
+func TestFarAhead(t *testing.T) {
+	t.Parallel()
+	for _, far := range []string{"2027-01-01 00:00:00", "2038-01-19 03:15:00"} {
+		m := newMachine(t, "*/5 * * * *")
+		m.at("10:00:30", "")
+		m.at("10:05:00", "10:05", created)
+		m.clock(far)
+		for i := range 500 {
+			m.in.Now = m.in.Now.Add(time.Duration(5+5*(i%3)) * time.Minute) // with gaps
+			m.finish(m.in.History.Jobs[len(m.in.History.Jobs)-1].Name, batchv1.JobComplete)
+			m.decide()
+		}
+		if n := len(m.in.History.Started); n > maxSpans {
+			t.Errorf("%d spans are recorded", n)
+		}
+		m.in.CronJob.Spec.SuccessfulJobsHistoryLimit = ptr.To[int32](0)
+		m.finish(m.in.History.Jobs[len(m.in.History.Jobs)-1].Name, batchv1.JobComplete)
+		m.clock("10:07:00")
+		m.in.Synchronized, m.in.Set = false, far[3] == '7' // by hand, or by a source of time
+		if !m.in.Set {
+			m.in.Synchronized = true
+		}
+		m.decide()
+		m.events = nil
+		m.at("10:08:00", "")
+		m.at("10:10:00", "10:10", created)
+		m.in.Synchronized, m.in.Set = false, false // podrun starts again
+		m.at("10:15:00", "10:10, 10:15", created)
+	}
+}
+
+func TestSpans(t *testing.T) {
+	t.Parallel()
+	var spans []Span
+	for _, n := range []int64{5, 10, 15, 30, 35, 100, 101, 15, 12} {
+		spans = add(spans, n, n-5)
+	}
+	if want := []Span{{5, 15}, {30, 35}, {100, 101}}; !reflect.DeepEqual(spans, want) {
+		t.Errorf("%v, want %v", spans, want)
+	}
+	for i := range int64(2 * maxSpans) {
+		spans = add(spans, 1_000_000+i*i*10, 0)
+	}
+	if len(spans) != maxSpans || has(spans, 500_000) || !has(spans, 1_000_000) {
+		t.Errorf("%v", spans)
+	}
 }
 
 // TestNever: a schedule that has no times is no endless loop.

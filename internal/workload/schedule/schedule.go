@@ -56,7 +56,7 @@ func (s Schedule) every() time.Duration {
 func (s Schedule) Next(since, now time.Time) time.Time {
 	if every := s.every(); every > 0 {
 		since = since.Truncate(time.Second)
-		return since.Add((now.Sub(since)/every + 1) * every)
+		return since.Add(now.Sub(since).Truncate(every) + every)
 	}
 	return s.times.Next(now.In(s.location))
 }
@@ -66,8 +66,8 @@ func (s Schedule) Next(since, now time.Time) time.Time {
 func (s Schedule) Latest(since, now time.Time) time.Time {
 	if every := s.every(); every > 0 {
 		since = since.Truncate(time.Second)
-		if n := now.Sub(since) / every; n > 0 {
-			return since.Add(n * every)
+		if passed := now.Sub(since).Truncate(every); passed > 0 {
+			return since.Add(passed)
 		}
 		return time.Time{}
 	}
