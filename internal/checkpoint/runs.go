@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Runs is what a Disk stores of the runs of Jobs, which outlive their pods: one text for each Job.
+// Runs is what a Disk stores of Jobs and CronJobs, which outlive their pods: one text for each.
 type Runs interface {
 	// RunPath returns the path of a text, for messages.
 	RunPath(name string) string
@@ -25,9 +26,11 @@ type Runs interface {
 	RemoveRun(name string) error
 }
 
-// Run is the stored run of a Job.
+// Run is the stored run of a Job, or what is stored of a CronJob.
 type Run struct {
-	Version   int             `json:"version"`
+	Version int `json:"version"`
+	// Kind is "" for a Job.
+	Kind      string          `json:"kind,omitempty"`
 	Namespace string          `json:"namespace"`
 	Name      string          `json:"name"`
 	History   json.RawMessage `json:"history"`
@@ -36,7 +39,25 @@ type Run struct {
 }
 
 // file returns the name of the run's text. It has characters of namespaces and names, and one of neither.
-func (r Run) file() string { return r.Namespace + "_" + r.Name }
+func (r Run) file() string {
+	if r.Kind != "" {
+		return r.Kind + "_" + r.Namespace + "_" + r.Name
+	}
+	return r.Namespace + "_" + r.Name
+}
+
+// runOf returns the run that has a file, without its history, and whether one can have it.
+func runOf(file string) (Run, bool) {
+	switch parts := strings.Split(file, "_"); len(parts) {
+	case 2:
+		return Run{Namespace: parts[0], Name: parts[1]}, true
+	case 3:
+		return Run{Kind: parts[0], Namespace: parts[1], Name: parts[2]}, true
+	}
+	return Run{}, false
+}
+
+func (r Run) what() string { return cmp.Or(r.Kind, "Job") + " " + r.Namespace + "/" + r.Name }
 
 // SaveRun stores a run in place of the last one of its Job. It returns once the run survives a power failure.
 func (s *Store) SaveRun(r Run) error {
@@ -46,7 +67,7 @@ func (s *Store) SaveRun(r Run) error {
 		err = s.disk.WriteRun(r.file(), data)
 	}
 	if err != nil {
-		return fmt.Errorf("recording the run of Job %s/%s: %w", r.Namespace, r.Name, err)
+		return fmt.Errorf("recording the run of %s: %w", r.what(), err)
 	}
 	return nil
 }
@@ -54,10 +75,10 @@ func (s *Store) SaveRun(r Run) error {
 // RunPath returns the path of a stored run, for messages.
 func (s *Store) RunPath(r Run) string { return s.disk.RunPath(r.file()) }
 
-// RemoveRun removes the run of a Job, if there is one.
-func (s *Store) RemoveRun(namespace, name string) error {
-	if err := s.disk.RemoveRun(Run{Namespace: namespace, Name: name}.file()); err != nil {
-		return fmt.Errorf("removing the run of Job %s/%s: %w", namespace, name, err)
+// RemoveRun removes what is stored under a run's kind and name, if there is anything.
+func (s *Store) RemoveRun(r Run) error {
+	if err := s.disk.RemoveRun(r.file()); err != nil {
+		return fmt.Errorf("removing the run of %s: %w", r.what(), err)
 	}
 	return nil
 }
@@ -70,8 +91,8 @@ func (s *Store) Runs() ([]Run, error) {
 	}
 	var all []Run
 	for file, text := range texts {
-		namespace, name, named := strings.Cut(file, "_")
-		if !named {
+		named, is := runOf(file)
+		if !is {
 			continue
 		}
 		r := Run{}
@@ -80,10 +101,10 @@ func (s *Store) Runs() ([]Run, error) {
 		case err == nil && r.Version > Version:
 			err = ErrLater
 		case err == nil && r.file() != file:
-			err = errors.New("it is another Job's")
+			err = errors.New("it is that of something else")
 		}
 		if err != nil {
-			r = Run{Namespace: namespace, Name: name, Err: err}
+			r, r.Err = named, err
 		}
 		all = append(all, r)
 	}

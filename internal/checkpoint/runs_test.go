@@ -48,7 +48,7 @@ func TestRuns(t *testing.T) {
 		t.Errorf("stored: %q", found)
 	}
 	for range 2 { // none is no error
-		if err := s.RemoveRun("a", "b-c"); err != nil {
+		if err := s.RemoveRun(Run{Namespace: "a", Name: "b-c"}); err != nil {
 			t.Error(err)
 		}
 	}

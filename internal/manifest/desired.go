@@ -12,7 +12,6 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
-	"podrun.io/podrun/internal/workload/jobs"
 )
 
 // Annotations that a loaded pod carries. The kubernetes.io ones are the kubelet's.
@@ -211,12 +210,12 @@ type Source interface {
 // Desired is the desired state: the merged content of all sources.
 type Desired struct {
 	Pods map[pod.Key]*v1.Pod
-	// Workloads are the documents that some of the pods were made from.
+	// Workloads are the documents that some of the pods were made from, and the Jobs of the CronJobs among them.
 	Workloads []*workload.Workload
 	// Retained are pods of workloads that are not desired, and that wait until others are removed.
 	Retained map[pod.Key]bool
-	// Jobs are the runs of the Jobs, which are recorded before the pods are acted on.
-	Jobs map[workload.ID]*jobs.History
+	// Histories are those of the Jobs and CronJobs, which are recorded before the pods are acted on.
+	workload.Histories
 	// Arrived says of each Job whether it is Complete, by the key by which pods start after it.
 	Arrived map[pod.Key]bool
 	// Next is when to merge again even if nothing changes; zero: never.

@@ -162,15 +162,15 @@ func (s Sources) expand(d *Desired) []definition {
 		}
 	}
 	plan := workload.Expand(used, s.Recorded)
-	d.Workloads, d.Retained, d.Jobs, d.Next = used, plan.Retained, plan.Jobs, plan.Next
-	d.Arrived = map[pod.Key]bool{}
-	for _, w := range used {
+	d.Workloads, d.Retained, d.Histories = append(slices.Clone(used), plan.Made...), plan.Retained, plan.Histories
+	d.Next, d.Arrived = plan.Next, map[pod.Key]bool{}
+	for _, w := range d.Workloads {
 		if w.Kind == workload.Job {
 			history := d.Jobs[w.ID]
 			d.Arrived[pod.KeyOf(w.Template)] = history != nil && history.Complete()
 		}
 	}
-	s.keepJobs(d)
+	s.keepHistories(d)
 	var pods []definition
 	for _, instance := range plan.Pods {
 		w, p := instance.Workload, instance.Pod
@@ -180,27 +180,33 @@ func (s Sources) expand(d *Desired) []definition {
 		case p.Name != w.Template.Name:
 			SetUID(p, pod.UID(Digest([]byte(w.Template.UID), "\npod:", p.Name)))
 		}
-		pods = append(pods, definition{p, waiting[slices.Index(used, w)]})
+		pods = append(pods, definition{p, waiting[slices.Index(used, cmp.Or(w.Owner, w))]})
 	}
 	return pods
 }
 
-// keepJobs adds the recorded runs of Jobs that no manifest has to d.Jobs, as long as the Job may be in a manifest
-// that cannot be read, or has pods. Other runs are over for good: the same Job is a new one then.
-func (s Sources) keepJobs(d *Desired) {
+// keepHistories adds the recorded histories of Jobs and CronJobs that no manifest has, as long as one may be in a
+// manifest that cannot be read, or has pods. Others are over for good: the same Job is a new one then.
+func (s Sources) keepHistories(d *Desired) {
 	owned := map[workload.ID]bool{}
 	for key, owner := range s.Recorded.Exists {
-		if name, is := strings.CutPrefix(owner, string(workload.Job)+"/"); is {
-			owned[workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: key.Namespace, Name: name}}] = true
-		}
+		kind, name, _ := strings.Cut(owner, "/")
+		owned[workload.ID{Kind: workload.Kind(kind), Key: pod.Key{Namespace: key.Namespace, Name: name}}] = true
 	}
-	for id, history := range s.Recorded.Jobs {
-		concerned := func(p Problem) bool {
+	keeps := func(id workload.ID) bool {
+		return !d.Complete || owned[id] || slices.ContainsFunc(d.Problems, func(p Problem) bool {
 			name, _, _ := strings.Cut(strings.TrimPrefix(p.Key.Name, id.Key.Name), "-")
 			return p.Blind || p.Key.Namespace == id.Key.Namespace && name == ""
-		}
-		if d.Jobs[id] == nil && (!d.Complete || owned[id] || slices.ContainsFunc(d.Problems, concerned)) {
+		})
+	}
+	for id, history := range s.Recorded.Jobs {
+		if d.Jobs[id] == nil && keeps(id) {
 			d.Jobs[id] = history
+		}
+	}
+	for id, history := range s.Recorded.CronJobs {
+		if d.CronJobs[id] == nil && (keeps(id) || slices.ContainsFunc(id.Made(history), keeps)) {
+			d.CronJobs[id] = history
 		}
 	}
 }

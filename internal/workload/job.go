@@ -66,9 +66,7 @@ func (w *Workload) expandJob(recorded Recorded, plan *Plan) {
 	for _, t := range next.Pods {
 		plan.Pods = append(plan.Pods, Instance{Workload: w, Pod: w.try(t, next.History.Run), Run: next.History.Run})
 	}
-	if at := next.Next; !at.IsZero() && (plan.Next.IsZero() || at.Before(plan.Next)) {
-		plan.Next = at
-	}
+	plan.wakeAt(next.Next)
 }
 
 // try returns the pod of a try, with the labels, annotations, host name and environment that Kubernetes' Job

@@ -1,7 +1,8 @@
 // Package workload decides which pods the workloads of the manifests need: Deployments, ReplicaSets,
-// StatefulSets, DaemonSets and Jobs. It is a stage between the documents of all sources and the pods
+// StatefulSets, DaemonSets, Jobs and CronJobs. It is a stage between the documents of all sources and the pods
 // that are desired: (workloads, what is recorded, now) -> pods. From there on these are pods like
-// others. What becomes of the runs of Jobs is package jobs' decision.
+// others. What becomes of the runs of Jobs is package jobs' decision, and which Jobs a CronJob has package
+// cronjobs'.
 //
 // It is pure: it reads no manifest, starts nothing, and remembers nothing.
 //
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload/cronjobs"
 	"podrun.io/podrun/internal/workload/jobs"
 )
 
@@ -33,6 +35,7 @@ type Kind string
 
 // The kinds of workloads.
 const (
+	CronJob     Kind = "CronJob"
 	DaemonSet   Kind = "DaemonSet"
 	Deployment  Kind = "Deployment"
 	Job         Kind = "Job"
@@ -63,8 +66,10 @@ type Workload struct {
 	Ordered bool
 	// Claims are the names of the template's volumes of which each pod has a claim of its own.
 	Claims []string
-	// PerBoot makes a Job run again after each boot.
-	PerBoot bool
+	// PerBoot makes a Job run again after each boot, and AtBoot a CronJob once in each boot.
+	PerBoot, AtBoot bool
+	// Owner is the CronJob that has made a Job; nil if none has.
+	Owner *Workload
 }
 
 // Names returns the names of the pods in manifests, in order.
@@ -81,10 +86,14 @@ func (w *Workload) Last() string {
 	return w.name(w.Start + max(w.Replicas, 1) - 1)
 }
 
-// name returns the name in manifests of the pod with an index. The one pod of a DaemonSet has none.
+// name returns the name in manifests of the pod with an index. The one pod of a DaemonSet has none. Those of a CronJob
+// stand for the pods of its Jobs: they are as long.
 func (w *Workload) name(index int) string {
-	if w.Kind == DaemonSet {
+	switch w.Kind {
+	case DaemonSet:
 		return w.Key.Name
+	case CronJob:
+		return fmt.Sprintf("%s-%d-%d", w.Key.Name, 10_000_000, index)
 	}
 	return fmt.Sprintf("%s-%d", w.Key.Name, index)
 }
@@ -98,14 +107,23 @@ func (w *Workload) First() pod.Key {
 type Recorded struct {
 	// Exists has the value of Annotation of each pod of a workload that exists.
 	Exists map[pod.Key]string
-	// Jobs has the run of each Job that has begun, and Pods what is known of the pods of Jobs.
-	Jobs map[ID]*jobs.History
+	Histories
+	// Pods is what is known of the pods of Jobs.
 	Pods map[pod.Key]jobs.Observed
-	// Frozen are the Jobs whose runs could not be recorded: nothing new is decided for them.
+	// Frozen are the Jobs and CronJobs whose histories could not be recorded or read: nothing new is decided for them.
 	Frozen map[ID]bool
 	// Boot is the kernel's boot ID.
 	Boot string
 	Now  time.Time
+	// Clock is what is known of the clock that shows Now. What was recorded by it is in CronJobs.
+	Clock cronjobs.Trust
+}
+
+// Histories are what is recorded of Jobs and CronJobs.
+type Histories struct {
+	// Jobs has the run of each Job that has begun.
+	Jobs     map[ID]*jobs.History
+	CronJobs map[ID]*cronjobs.History
 }
 
 // Plan is the result of Expand.
@@ -114,8 +132,10 @@ type Plan struct {
 	Pods []Instance
 	// Retained are pods that should not be and that are not removed yet.
 	Retained map[pod.Key]bool
-	// Jobs are the runs of the Jobs. They are recorded before the pods are acted on.
-	Jobs map[ID]*jobs.History
+	// Made are the Jobs of CronJobs.
+	Made []*Workload
+	// Histories are recorded before the pods are acted on, those of CronJobs before those of Jobs.
+	Histories
 	// Next is when to call Expand again even if nothing changes; zero: never.
 	Next time.Time
 }
@@ -130,10 +150,17 @@ type Instance struct {
 
 // Expand returns the pods that the workloads need now.
 func Expand(all []*Workload, recorded Recorded) Plan {
-	plan := Plan{Retained: map[pod.Key]bool{}, Jobs: map[ID]*jobs.History{}}
+	plan := Plan{Retained: map[pod.Key]bool{}, Histories: Histories{
+		Jobs: map[ID]*jobs.History{}, CronJobs: map[ID]*cronjobs.History{},
+	}}
+	owner := ownersOf(all, recorded)
 	for _, w := range all {
-		if w.Kind == Job {
+		switch w.Kind {
+		case Job:
 			w.expandJob(recorded, &plan)
+			continue
+		case CronJob:
+			w.expandCronJob(recorded, owner, &plan)
 			continue
 		}
 		plan.Pods = append(plan.Pods, w.pods()...)
@@ -142,6 +169,13 @@ func Expand(all []*Workload, recorded Recorded) Plan {
 		}
 	}
 	return plan
+}
+
+// wakeAt makes Next at most t; zero: it stays.
+func (p *Plan) wakeAt(t time.Time) {
+	if !t.IsZero() && (p.Next.IsZero() || t.Before(p.Next)) {
+		p.Next = t
+	}
 }
 
 func (w *Workload) pods() []Instance {

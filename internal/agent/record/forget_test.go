@@ -16,7 +16,8 @@ func TestForget(t *testing.T) {
 	r := New(nil)
 	p := &v1.Pod{}
 	p.Namespace, p.Name, p.Annotations = "default", "work-0-n", map[string]string{workload.Annotation: "Job/work"}
-	r.Save(map[workload.ID]*jobs.History{jobID("default", "work"): {Run: "1"}})
+	id := workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: "default", Name: "work"}}
+	r.Save(workload.Histories{Jobs: map[workload.ID]*jobs.History{id: {Run: "1"}}})
 	r.Sent(map[pod.Key]*v1.Pod{pod.KeyOf(p): p})
 	if now := r.Recorded(); len(now.Jobs) != 1 || len(now.Pods) != 1 || len(now.Exists) != 1 {
 		t.Fatalf("recorded: %+v", now)

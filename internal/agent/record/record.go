@@ -1,10 +1,11 @@
 // Package record records what package workload decides from beside the documents: which pods of workloads
-// exist, by their statuses, and the runs of Jobs, which it stores. It decides nothing.
+// exist, by their statuses, the runs of Jobs and the histories of CronJobs, which it stores. It decides nothing.
 //
 // Begin reading at Record.
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,8 +22,10 @@ import (
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
+	"podrun.io/podrun/internal/sys/clock"
 	"podrun.io/podrun/internal/sys/errtext"
 	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/cronjobs"
 	"podrun.io/podrun/internal/workload/jobs"
 )
 
@@ -33,6 +36,7 @@ type Record struct {
 	store   *checkpoint.Store // nil: runs are not stored
 	boot    string
 	wall    func() time.Time
+	trust   func() cronjobs.Trust
 	log     *slog.Logger
 	changed chan struct{}
 
@@ -40,25 +44,31 @@ type Record struct {
 	exists map[pod.Key]string
 	pods   map[pod.Key]jobs.Observed
 	jobs   map[workload.ID]*jobs.History
-	// frozen are the Jobs whose stored run cannot be read.
+	crons  map[workload.ID]*cronjobs.History
+	// frozen are the Jobs and CronJobs whose stored history cannot be read.
 	frozen map[workload.ID]bool
 	failed error // why a run could not be stored last
 }
 
 // New returns an empty Record that passes statuses on to a publisher.
 func New(to reconcile.Publisher) *Record {
+	watch := clock.New()
 	return &Record{
-		Publisher: to, wall: time.Now, log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1),
+		Publisher: to, wall: time.Now, trust: func() cronjobs.Trust {
+			return cronjobs.Trust{Synchronized: clock.Synchronized(), Set: watch.Set()}
+		},
+		log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1),
 		exists: map[pod.Key]string{}, pods: map[pod.Key]jobs.Observed{}, jobs: map[workload.ID]*jobs.History{},
-		frozen: map[workload.ID]bool{},
+		crons: map[workload.ID]*cronjobs.History{}, frozen: map[workload.ID]bool{},
 	}
 }
 
-// At sets the boot and the wall clock by which runs are recorded, nil being time.Now, and returns r.
+// At sets the boot and the wall clock by which runs are recorded, and returns r. nil is the machine's clock; another
+// one is right.
 func (r *Record) At(boot string, wall func() time.Time, log *slog.Logger) *Record {
 	r.boot, r.log = boot, log
 	if wall != nil {
-		r.wall = wall
+		r.wall, r.trust = wall, func() cronjobs.Trust { return cronjobs.Trust{Synchronized: true} }
 	}
 	return r
 }
@@ -104,17 +114,39 @@ func (r *Record) load(store *checkpoint.Store) error {
 	defer r.mu.Unlock()
 	r.store = store
 	for _, one := range stored {
-		id, history := jobID(one.Namespace, one.Name), &jobs.History{}
+		id := workload.ID{
+			Kind: workload.Kind(cmp.Or(one.Kind, string(workload.Job))),
+			Key:  pod.Key{Namespace: one.Namespace, Name: one.Name},
+		}
 		if err = one.Err; err == nil {
-			err = json.Unmarshal(one.History, history)
+			err = r.read(id, one.History)
 		}
 		if err != nil {
 			r.frozen[id] = true
 			r.log.Error("the record of a Job's run cannot be read: nothing is done for the Job; remove the file "+
-				"to run it again", "job", id.Key, "file", store.RunPath(one), "err", err)
-			continue
+				"to run it again", "kind", id.Kind, "job", id.Key, "file", store.RunPath(one), "err", err)
 		}
-		r.jobs[id] = history
+	}
+	return nil
+}
+
+// read adds a stored history.
+func (r *Record) read(id workload.ID, text []byte) error {
+	switch id.Kind {
+	case workload.Job:
+		h := &jobs.History{}
+		if err := json.Unmarshal(text, h); err != nil {
+			return err
+		}
+		r.jobs[id] = h
+	case workload.CronJob:
+		h := &cronjobs.History{}
+		if err := json.Unmarshal(text, h); err != nil {
+			return err
+		}
+		r.crons[id] = h
+	default:
+		return fmt.Errorf("unknown kind %q", id.Kind)
 	}
 	return nil
 }
@@ -125,6 +157,7 @@ func (r *Record) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.jobs)
+	clear(r.crons)
 	clear(r.exists)
 	clear(r.pods)
 }
@@ -137,10 +170,6 @@ func (r *Record) Has(key pod.Key) bool {
 	return exists
 }
 
-func jobID(namespace, name string) workload.ID {
-	return workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: namespace, Name: name}}
-}
-
 func isJob(p *v1.Pod) bool {
 	of, ok := workload.Of(p)
 	return ok && of.Kind == workload.Job
@@ -151,38 +180,19 @@ func (r *Record) Recorded() workload.Recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return workload.Recorded{
-		Exists: maps.Clone(r.exists), Pods: maps.Clone(r.pods), Jobs: maps.Clone(r.jobs),
-		Frozen: maps.Clone(r.frozen), Boot: r.boot, Now: r.wall(),
+		Exists: maps.Clone(r.exists), Pods: maps.Clone(r.pods),
+		Histories: workload.Histories{Jobs: maps.Clone(r.jobs), CronJobs: maps.Clone(r.crons)},
+		Frozen:    maps.Clone(r.frozen), Boot: r.boot, Now: r.wall(), Clock: r.trust(),
 	}
 }
 
 // Save implements mux.Record.
-func (r *Record) Save(all map[workload.ID]*jobs.History) (failed map[workload.ID]bool) {
+func (r *Record) Save(all workload.Histories) (failed map[workload.ID]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var last error
 	failed = map[workload.ID]bool{}
-	for id := range r.jobs {
-		if all[id] != nil {
-			continue
-		}
-		if r.store != nil {
-			if last = r.store.RemoveRun(id.Key.Namespace, id.Key.Name); last != nil {
-				continue // tried again with the next change
-			}
-		}
-		delete(r.jobs, id)
-	}
-	for id, history := range all {
-		if reflect.DeepEqual(r.jobs[id], history) {
-			continue
-		}
-		if err := r.write(id, history); err != nil {
-			failed[id], last = true, err
-			continue
-		}
-		r.jobs[id] = history
-	}
+	// What a CronJob starts is recorded before the run of the Job is.
+	last := errors.Join(save(r, r.crons, all.CronJobs, failed), save(r, r.jobs, all.Jobs, failed))
 	if last != nil && !errtext.Same(last, r.failed) {
 		r.log.Error("the run of a Job could not be recorded: nothing is done for it; retrying", "err", last)
 	}
@@ -190,8 +200,34 @@ func (r *Record) Save(all map[workload.ID]*jobs.History) (failed map[workload.ID
 	return failed
 }
 
-// write stores a run.
-func (r *Record) write(id workload.ID, history *jobs.History) error {
+// save makes the store, and stored, have the histories in all alone. It adds those that could not be stored to failed.
+func save[H any](r *Record, stored, all map[workload.ID]*H, failed map[workload.ID]bool) (last error) {
+	for id := range stored {
+		if all[id] != nil {
+			continue
+		}
+		if r.store != nil {
+			if last = r.store.RemoveRun(runOf(id, nil)); last != nil {
+				continue // tried again with the next change
+			}
+		}
+		delete(stored, id)
+	}
+	for id, history := range all {
+		if reflect.DeepEqual(stored[id], history) {
+			continue
+		}
+		if err := r.write(id, history); err != nil {
+			failed[id], last = true, err
+			continue
+		}
+		stored[id] = history
+	}
+	return last
+}
+
+// write stores a history.
+func (r *Record) write(id workload.ID, history any) error {
 	if r.store == nil {
 		return nil
 	}
@@ -199,7 +235,16 @@ func (r *Record) write(id workload.ID, history *jobs.History) error {
 	if err != nil {
 		return fmt.Errorf("encoding the run of %s: %w", id, err)
 	}
-	return r.store.SaveRun(checkpoint.Run{Namespace: id.Key.Namespace, Name: id.Key.Name, History: text})
+	return r.store.SaveRun(runOf(id, text))
+}
+
+// runOf returns a history as it is stored.
+func runOf(id workload.ID, text []byte) checkpoint.Run {
+	run := checkpoint.Run{Namespace: id.Key.Namespace, Name: id.Key.Name, History: text}
+	if id.Kind != workload.Job {
+		run.Kind = string(id.Kind)
+	}
+	return run
 }
 
 // Sent implements mux.Record.

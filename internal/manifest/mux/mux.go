@@ -14,7 +14,6 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
-	"podrun.io/podrun/internal/workload/jobs"
 )
 
 // Patience is how long a source may take to be read for the first time before the pods of the
@@ -28,9 +27,9 @@ type Record interface {
 	Recorded() workload.Recorded
 	// Changed is sent to when the record may have changed in a way that matters.
 	Changed() <-chan struct{}
-	// Save records the runs of Jobs, durably, and forgets those that are not among them. It returns the Jobs
-	// whose run could not be recorded; nothing may be done that has not been.
-	Save(all map[workload.ID]*jobs.History) (failed map[workload.ID]bool)
+	// Save records the histories of Jobs and CronJobs, durably, and forgets those that are not among them. It returns
+	// what could not be recorded; nothing may be done that has not been.
+	Save(all workload.Histories) (failed map[workload.ID]bool)
 	// Sent records that the pods were handed on, so that they may exist from now on.
 	Sent(pods map[pod.Key]*v1.Pod)
 }
@@ -86,7 +85,7 @@ func (m *Mux) Run(ctx context.Context, in <-chan manifest.Snapshot, out chan<- m
 				merge()
 			}
 		case <-changed:
-			if len(newest.Workloads)+len(newest.Jobs) > 0 {
+			if len(newest.Workloads)+len(newest.Jobs)+len(newest.CronJobs) > 0 {
 				merge()
 			}
 		case <-again.C:
@@ -128,7 +127,7 @@ func (m *Mux) merge() manifest.Desired {
 	}
 	m.sources.Recorded = m.record.Recorded()
 	d := manifest.Merge(m.sources)
-	failed := m.record.Save(d.Jobs)
+	failed := m.record.Save(d.Histories)
 	if m.unsaved = len(failed) > 0; m.unsaved {
 		maps.Copy(m.sources.Recorded.Frozen, failed)
 		d = manifest.Merge(m.sources)

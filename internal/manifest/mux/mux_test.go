@@ -14,7 +14,6 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
-	"podrun.io/podrun/internal/workload/jobs"
 )
 
 // at is a pod that was read from a path.
@@ -49,7 +48,7 @@ type record struct {
 func (r *record) Recorded() workload.Recorded { return workload.Recorded{Exists: r.exists} }
 func (r *record) Changed() <-chan struct{}    { return r.changed }
 func (r *record) Sent(map[pod.Key]*v1.Pod)    {}
-func (r *record) Save(map[workload.ID]*jobs.History) map[workload.ID]bool {
+func (r *record) Save(workload.Histories) map[workload.ID]bool {
 	return nil
 }
 
