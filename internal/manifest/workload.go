@@ -26,7 +26,7 @@ const kindClaim = "PersistentVolumeClaim"
 func (l *loader) workload(o object, kind string) {
 	d := documents.New(workload.Kind(kind))
 	written := decode.Canonical(documents.Identity(o.value))
-	outer := findings{errs: decode.Check(o.value, d.Type(), "", misplacedFields(documents.TemplatePath+"."))}
+	outer := findings{errs: decode.Check(o.value, d.Type(), "", misplacedFields(d.Path+"."))}
 	refused, ignored := support.CheckWorkload(o.value, d.Type())
 	outer.errs, outer.warnings = append(outer.errs, refused...), ignored
 	if err := decode.Into(o.value, d.Object); err != nil && len(outer.errs) == 0 {
@@ -36,15 +36,15 @@ func (l *loader) workload(o object, kind string) {
 	w := d.Workload()
 	p := d.Pod(w)
 	inner := findings{}
-	outer.errs, inner.errs = decode.Cut(outer.errs, documents.TemplatePath)
-	outer.warnings, inner.warnings = decode.Cut(outer.warnings, documents.TemplatePath)
+	outer.errs, inner.errs = decode.Cut(outer.errs, d.Path)
+	outer.warnings, inner.warnings = decode.Cut(outer.warnings, d.Path)
 	l.ignore(p, &inner)
 	defaults.Set(p)
 	more := d.Validate(w, p)
-	more = append(more, documents.OutOfTemplate(validate.Pod(p, l.NodeName, l.fullName(p.Name)), more)...)
+	more = append(more, documents.OutOfTemplate(d.Path, validate.Pod(p, l.NodeName, l.fullName(p.Name)), more)...)
 	inner.drop(p)
-	outer.errs = append(outer.errs, decode.Within(inner.errs, documents.TemplatePath)...)
-	outer.warnings = append(outer.warnings, decode.Within(inner.warnings, documents.TemplatePath)...)
+	outer.errs = append(outer.errs, decode.Within(inner.errs, d.Path)...)
+	outer.warnings = append(outer.warnings, decode.Within(inner.warnings, d.Path)...)
 	l.strict(&outer)
 	errs := withUnexplained(outer.errs, more)
 	d.Template.Spec = *p.Spec.DeepCopy()
@@ -60,7 +60,7 @@ func (l *loader) workload(o object, kind string) {
 	for _, e := range errs {
 		l.failAt(o, e.Path, e.Message, key)
 	}
-	if len(errs) > 0 || l.forbidden(o, documents.TemplatePath+".", p, key) || l.tooMany(o, w, key) ||
+	if len(errs) > 0 || l.forbidden(o, d.Path+".", p, key) || l.tooMany(o, w, key) ||
 		l.sameName(o, w, key) {
 		return
 	}

@@ -19,6 +19,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/cronjobs"
 )
 
 // Workload is a workload of serve, as it is saved for commands.
@@ -79,7 +80,11 @@ func workloadOf(w *workload.Workload, d manifest.Desired) (Workload, error) {
 		Seen: w.Template.Annotations[manifest.AnnotationSeen], Manifest: manifest.OriginOf(w.Template).Path,
 	}
 	object := w.Object
-	if job, is := object.(*batchv1.Job); is {
+	switch o := object.(type) {
+	case *batchv1.CronJob:
+		object = cronJob(o, w, d, &one)
+	case *batchv1.Job:
+		job := o
 		job = job.DeepCopy()
 		if history := d.Jobs[w.ID]; history != nil {
 			job.Status, job.UID = history.Status, types.UID(history.Run)
@@ -93,7 +98,7 @@ func workloadOf(w *workload.Workload, d manifest.Desired) (Workload, error) {
 			}
 		}
 		object = job
-	} else {
+	default:
 		for _, name := range w.Names() {
 			one.Pods = append(one.Pods, name+w.Suffix)
 		}
@@ -104,6 +109,33 @@ func workloadOf(w *workload.Workload, d manifest.Desired) (Workload, error) {
 	}
 	one.Object = text
 	return one, nil
+}
+
+// cronJob returns a CronJob with its status. It adds the pods of its Jobs to one, and since when it is.
+func cronJob(c *batchv1.CronJob, w *workload.Workload, d manifest.Desired, one *Workload) *batchv1.CronJob {
+	history := d.CronJobs[w.ID]
+	if history == nil {
+		return c
+	}
+	c = c.DeepCopy()
+	c.UID = types.UID(history.UID)
+	if !history.Created.IsZero() {
+		one.Seen = history.Created.UTC().Format(time.RFC3339)
+	}
+	cronjobs.SetStatus(c, history, func(job string) string {
+		if run := d.Jobs[w.ID.Job(job)]; run != nil {
+			return run.Run
+		}
+		return ""
+	})
+	for _, id := range w.ID.Made(history) {
+		if run := d.Jobs[id]; run != nil {
+			for _, t := range run.Tries {
+				one.Pods = append(one.Pods, t.Name+w.Suffix)
+			}
+		}
+	}
+	return c
 }
 
 // Labels returns the labels of the document; none if it cannot be read.
@@ -122,6 +154,15 @@ func (w Workload) Job() *batchv1.Job {
 		return nil
 	}
 	return job
+}
+
+// CronJob returns the CronJob that is saved; nil if it is none.
+func (w Workload) CronJob() *batchv1.CronJob {
+	c := &batchv1.CronJob{}
+	if w.Kind != workload.CronJob || json.Unmarshal(w.Object, c) != nil {
+		return nil
+	}
+	return c
 }
 
 // Workloads returns the workloads of the serve that runs, or ran last.

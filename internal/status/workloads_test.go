@@ -30,7 +30,7 @@ func TestJobSince(t *testing.T) {
 		"2026-01-02T03:05:05Z": {Status: batchv1.JobStatus{StartTime: &metav1.Time{Time: began.Add(time.Minute)}}},
 		"2026-03-04T05:06:07Z": nil,
 	} {
-		d := manifest.Desired{Jobs: map[workload.ID]*jobs.History{w.ID: h}}
+		d := manifest.Desired{Histories: workload.Histories{Jobs: map[workload.ID]*jobs.History{w.ID: h}}}
 		if one, err := workloadOf(w, d); err != nil || one.Seen != want {
 			t.Errorf("%s, %v; want %s", one.Seen, err, want)
 		}

@@ -42,7 +42,7 @@ func ownersOf(all []*Workload, recorded Recorded) owners {
 	of := owners{}
 	for id, h := range recorded.CronJobs {
 		for _, j := range h.Jobs {
-			of[id.job(j.Name)] = id
+			of[id.Job(j.Name)] = id
 		}
 	}
 	for _, w := range all {
@@ -53,15 +53,15 @@ func ownersOf(all []*Workload, recorded Recorded) owners {
 	return of
 }
 
-// job returns the ID of a Job in the namespace of a CronJob.
-func (id ID) job(name string) ID {
+// Job returns the ID of a Job in the namespace of a CronJob.
+func (id ID) Job(name string) ID {
 	return ID{Kind: Job, Key: pod.Key{Namespace: id.Key.Namespace, Name: name}}
 }
 
 // Made returns the IDs of the Jobs of a CronJob.
 func (id ID) Made(h *cronjobs.History) (all []ID) {
 	for _, j := range h.Jobs {
-		all = append(all, id.job(j.Name))
+		all = append(all, id.Job(j.Name))
 	}
 	return all
 }
@@ -111,7 +111,7 @@ func (w *Workload) cronInput(recorded Recorded, owner owners) cronjobs.Input {
 		CronJob: o, Template: text, Digest: string(w.Template.UID), AtBoot: w.AtBoot, Boot: recorded.Boot,
 		History: recorded.CronJobs[w.ID], Jobs: map[string]*jobs.History{},
 		Foreign: func(name string) bool {
-			of, taken := owner[w.job(name)]
+			of, taken := owner[w.Job(name)]
 			return taken && of != w.ID
 		},
 		Now: recorded.Now, Trust: recorded.Clock,
@@ -123,7 +123,7 @@ func (w *Workload) cronInput(recorded Recorded, owner owners) cronjobs.Input {
 	}
 	if in.History != nil {
 		for _, j := range in.History.Jobs {
-			if run := recorded.Jobs[w.job(j.Name)]; run != nil {
+			if run := recorded.Jobs[w.Job(j.Name)]; run != nil {
 				in.Jobs[j.Name] = run
 			}
 		}
@@ -173,7 +173,7 @@ func (w *Workload) make(j cronjobs.Job, h *cronjobs.History, t *jobTemplate) *Wo
 	} else {
 		job.Annotations[batchv1.CronJobScheduledTimestampAnnotation] = j.Time.UTC().Format(time.RFC3339)
 	}
-	made := &Workload{ID: w.job(j.Name), Object: job, Suffix: w.Suffix, Owner: w, Replicas: int(*job.Spec.Parallelism)}
+	made := &Workload{ID: w.Job(j.Name), Object: job, Suffix: w.Suffix, Owner: w, Replicas: int(*job.Spec.Parallelism)}
 	p := t.Pod.DeepCopy()
 	p.Name = j.Name + w.Suffix
 	sum := sha256.Sum256([]byte(string(p.UID) + "\n" + j.Name))

@@ -78,9 +78,9 @@ func TestCronJob(t *testing.T) {
 func TestCronJobFrozen(t *testing.T) {
 	t.Parallel()
 	w := newCronJob()
-	run, key := w.job("c-29539325"), pod.Key{Namespace: "default", Name: "c-29539325-0-n"}
+	run, key := w.Job("c-29539325"), pod.Key{Namespace: "default", Name: "c-29539325-0-n"}
 	plan := Expand([]*Workload{w}, Recorded{
-		Histories: Histories{Jobs: map[ID]*jobs.History{run: {Run: "1"}, w.job("other"): {Run: "2"}}},
+		Histories: Histories{Jobs: map[ID]*jobs.History{run: {Run: "1"}, w.Job("other"): {Run: "2"}}},
 		Exists:    map[pod.Key]string{key: run.String()}, Frozen: map[ID]bool{w.ID: true}, Now: time.Now(),
 	})
 	if len(plan.Pods) != 0 || len(plan.Jobs) != 1 || plan.Jobs[run] == nil || !plan.Retained[key] || len(plan.CronJobs) != 0 {

@@ -140,6 +140,8 @@ func Header(kind Kind) []string {
 		return []string{"READY"}
 	case Job:
 		return []string{"STATUS", "COMPLETIONS", "DURATION"}
+	case CronJob:
+		return []string{"SCHEDULE", "TIMEZONE", "SUSPEND", "ACTIVE", "LAST SCHEDULE"}
 	case DaemonSet:
 		return []string{"DESIRED", "CURRENT", "READY", "UP-TO-DATE", "AVAILABLE"}
 	default:

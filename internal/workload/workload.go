@@ -72,6 +72,9 @@ type Workload struct {
 	Owner *Workload
 }
 
+// MakesJobs reports that the pods are those of Jobs.
+func (w *Workload) MakesJobs() bool { return w.Kind == Job || w.Kind == CronJob }
+
 // Names returns the names of the pods in manifests, in order.
 func (w *Workload) Names() []string {
 	var names []string

@@ -25,6 +25,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/cronjobs"
 	"podrun.io/podrun/internal/workload/jobs"
 )
 
@@ -255,7 +256,7 @@ func newListed(id workload.ID, object runtime.Object, summary workload.Summary, 
 
 // groupOf returns the API group of a kind.
 func groupOf(kind workload.Kind) string {
-	if kind == workload.Job {
+	if kind == workload.Job || kind == workload.CronJob {
 		return batchv1.GroupName
 	}
 	return appsv1.GroupName
@@ -263,6 +264,9 @@ func groupOf(kind workload.Kind) string {
 
 // cells returns the cells of a workload between its name and its age.
 func (w listed) cells() []string {
+	if cron, is := w.object.(*batchv1.CronJob); is {
+		return cronjobs.Row(cron, time.Now())
+	}
 	job, is := w.object.(*batchv1.Job)
 	if !is {
 		return w.summary.Row(w.Kind)
@@ -285,6 +289,8 @@ func newObject(kind workload.Kind) runtime.Object {
 		return &appsv1.StatefulSet{}
 	case workload.Job:
 		return &batchv1.Job{}
+	case workload.CronJob:
+		return &batchv1.CronJob{}
 	default:
 		return &appsv1.DaemonSet{}
 	}

@@ -27,7 +27,6 @@ var instead = []struct{ kinds, text string }{
 	{"ns namespace namespaces", "a namespace needs no creation; podrun get pods -A lists the pods of all"},
 	{"svc service services ep endpoints ing ingress ingresses", "podrun has no Services; pods find each other by " +
 		"their names, and hostPort or podrun port-forward makes a port reachable"},
-	{"cj cronjob cronjobs", "podrun runs no CronJobs; let a systemd timer run podrun once with a Job"},
 	{"image images", "podrun images lists images"},
 	{"pv persistentvolume persistentvolumes", "podrun get volumes lists the volumes of persistentVolumeClaims"},
 }

@@ -23,6 +23,7 @@ var workloadTypes = []struct {
 	{workload.StatefulSet, []string{"statefulsets", "statefulset", "sts"}},
 	{workload.DaemonSet, []string{"daemonsets", "daemonset", "ds"}},
 	{workload.Job, []string{"jobs", "job"}},
+	{workload.CronJob, []string{"cronjobs", "cronjob", "cj"}},
 }
 
 // WorkloadKind returns the kind of workloads that a resource type, or one of apps or batch, is; "" if it is none.

@@ -51,7 +51,7 @@ func TestEditOfJob(t *testing.T) {
 	for key := range there {
 		exists[key] = "Job/work"
 	}
-	after := desired(strings.Replace(jobText, "i:1", "i:2", 1), workload.Recorded{Now: now.Add(time.Hour), Jobs: before.Jobs, Exists: exists})
+	after := desired(strings.Replace(jobText, "i:1", "i:2", 1), workload.Recorded{Now: now.Add(time.Hour), Histories: before.Histories, Exists: exists})
 	all := Of(after, there)
 	if len(all) != 1 || all[0].Action != Replace || !all[0].NewRun || all[0].Origin.Path != "/m/work" {
 		t.Fatalf("%+v", all)

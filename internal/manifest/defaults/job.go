@@ -7,10 +7,23 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+// CronJob sets the fields of a CronJob, but for the template of its pods, that a manifest omits.
+func CronJob(c *batchv1.CronJob) {
+	orElse(&c.Namespace, v1.NamespaceDefault)
+	orElse(&c.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent)
+	orElseNew(&c.Spec.Suspend, false)
+	orElseNew(&c.Spec.SuccessfulJobsHistoryLimit, 3)
+	orElseNew(&c.Spec.FailedJobsHistoryLimit, 1)
+	jobSpec(&c.Spec.JobTemplate.Spec)
+}
+
 // Job sets the fields of a Job, but for its template, that a manifest omits.
 func Job(j *batchv1.Job) {
 	orElse(&j.Namespace, v1.NamespaceDefault)
-	s := &j.Spec
+	jobSpec(&j.Spec)
+}
+
+func jobSpec(s *batchv1.JobSpec) {
 	if s.Completions == nil && s.Parallelism == nil {
 		orElseNew(&s.Completions, 1)
 	}

@@ -23,35 +23,38 @@ import (
 	"podrun.io/podrun/internal/workload"
 )
 
-// TemplatePath is the path of the template in a workload.
-const TemplatePath = "spec.template"
-
 // Document is a workload that is decoded into Object.
 type Document struct {
 	Object runtime.Object
 	// Meta and Template are parts of Object.
 	Meta     *metav1.ObjectMeta
 	Template *v1.PodTemplateSpec
+	// Path is the path of Template in Object.
+	Path string
 }
 
 // New returns an empty document of a kind.
 func New(kind workload.Kind) Document {
+	const path = "spec.template"
 	switch kind {
 	case workload.Deployment:
 		o := &appsv1.Deployment{}
-		return Document{o, &o.ObjectMeta, &o.Spec.Template}
+		return Document{o, &o.ObjectMeta, &o.Spec.Template, path}
 	case workload.ReplicaSet:
 		o := &appsv1.ReplicaSet{}
-		return Document{o, &o.ObjectMeta, &o.Spec.Template}
+		return Document{o, &o.ObjectMeta, &o.Spec.Template, path}
 	case workload.StatefulSet:
 		o := &appsv1.StatefulSet{}
-		return Document{o, &o.ObjectMeta, &o.Spec.Template}
+		return Document{o, &o.ObjectMeta, &o.Spec.Template, path}
 	case workload.DaemonSet:
 		o := &appsv1.DaemonSet{}
-		return Document{o, &o.ObjectMeta, &o.Spec.Template}
+		return Document{o, &o.ObjectMeta, &o.Spec.Template, path}
 	case workload.Job:
 		o := &batchv1.Job{}
-		return Document{o, &o.ObjectMeta, &o.Spec.Template}
+		return Document{o, &o.ObjectMeta, &o.Spec.Template, path}
+	case workload.CronJob:
+		o := &batchv1.CronJob{}
+		return Document{o, &o.ObjectMeta, &o.Spec.JobTemplate.Spec.Template, "spec.jobTemplate." + path}
 	}
 	panic(fmt.Sprintf("no workload has the kind %q", kind))
 }
@@ -72,6 +75,8 @@ func (d Document) SetDefaults() {
 		defaults.DaemonSet(o)
 	case *batchv1.Job:
 		defaults.Job(o)
+	case *batchv1.CronJob:
+		defaults.CronJob(o)
 	}
 }
 
@@ -94,14 +99,22 @@ func (d Document) Workload() *workload.Workload {
 		for i := range o.Spec.VolumeClaimTemplates {
 			w.Claims = append(w.Claims, o.Spec.VolumeClaimTemplates[i].Name)
 		}
+	case *batchv1.CronJob:
+		w.Replicas = parallel(&o.Spec.JobTemplate.Spec)
+		w.AtBoot = d.Meta.Annotations[workload.AnnotationSchedule] == workload.ScheduleBoot
 	case *batchv1.Job:
-		w.Replicas = int(*o.Spec.Parallelism)
-		if o.Spec.Completions != nil {
-			w.Replicas = min(w.Replicas, int(*o.Spec.Completions))
-		}
+		w.Replicas = parallel(&o.Spec)
 		w.PerBoot = d.Meta.Annotations[workload.AnnotationRunPolicy] == workload.RunPerBoot
 	}
 	return w
+}
+
+// parallel returns how many pods of a Job may run at once.
+func parallel(s *batchv1.JobSpec) int {
+	if s.Completions != nil {
+		return int(min(*s.Parallelism, *s.Completions))
+	}
+	return int(*s.Parallelism)
 }
 
 // Pod returns the pod of the template, under the name in manifests of the last pod of the workload,
@@ -111,7 +124,7 @@ func (d Document) Pod(w *workload.Workload) *v1.Pod {
 	p := &v1.Pod{Spec: t.Spec}
 	p.Namespace, p.Labels, p.Annotations = d.Meta.Namespace, t.Labels, t.Annotations
 	p.Name = w.Last()
-	if w.Kind == workload.Job && p.Spec.RestartPolicy == "" {
+	if w.MakesJobs() && p.Spec.RestartPolicy == "" {
 		p.Spec.RestartPolicy = v1.RestartPolicyNever // Validate says that it is missing
 	}
 	set, ok := d.Object.(*appsv1.StatefulSet)
@@ -154,16 +167,18 @@ func (d Document) Validate(w *workload.Workload, p *v1.Pod) field.ErrorList {
 		errs = workloads.StatefulSet(o)
 		if long := len(w.Last()); w.Key.Name != "" && long > validation.DNS1123LabelMaxLength {
 			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), w.Key.Name, fmt.Sprintf(
-				"the name of its last pod is a host name, of %d characters; the maximum is %d",
-				long, validation.DNS1123LabelMaxLength)))
+				hostTooLong, long, validation.DNS1123LabelMaxLength)))
 		}
 	case *appsv1.DaemonSet:
 		errs = workloads.DaemonSet(o)
 	case *batchv1.Job:
 		errs = workloads.Job(o)
+	case *batchv1.CronJob:
+		errs = append(workloads.CronJob(o), longHost(o, w)...)
+		spec = spec.Child("jobTemplate", "spec")
 	}
 	number := "replicas"
-	if w.Kind == workload.Job {
+	if w.MakesJobs() {
 		number = "parallelism"
 	}
 	if w.Replicas > workload.MaxReplicas {
@@ -171,15 +186,34 @@ func (d Document) Validate(w *workload.Workload, p *v1.Pod) field.ErrorList {
 			"podrun makes at most %d pods of a workload", workload.MaxReplicas)))
 	}
 	if w.Replicas > 1 {
-		errs = append(errs, samePorts(w, p, number)...)
+		errs = append(errs, samePorts(w, p, spec, number)...)
 	}
 	return errs
 }
 
-// samePorts refuses the ports of the host that several pods of one template would have.
-func samePorts(w *workload.Workload, p *v1.Pod, number string) field.ErrorList {
+// longHost refuses an Indexed CronJob whose name, with what its pods' names have behind it, is no host name.
+func longHost(c *batchv1.CronJob, w *workload.Workload) field.ErrorList {
+	job := c.Spec.JobTemplate.Spec
+	if *job.CompletionMode != batchv1.IndexedCompletion || job.Completions == nil {
+		return nil
+	}
+	last := *w
+	last.Replicas = int(*job.Completions)
+	if long := len(last.Last()); long > validation.DNS1123LabelMaxLength {
+		return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), w.Key.Name, fmt.Sprintf(
+			hostTooLong, long, validation.DNS1123LabelMaxLength))}
+	}
+	return nil
+}
+
+// hostTooLong says of a workload how long the host name of its last pod is, and how long it may be.
+const hostTooLong = "the name of its last pod is a host name, of %d characters; the maximum is %d"
+
+// samePorts refuses the ports of the host that several pods of one template would have. spec is the path of what has
+// the template.
+func samePorts(w *workload.Workload, p *v1.Pod, spec *field.Path, number string) field.ErrorList {
 	var errs field.ErrorList
-	spec := field.NewPath("spec", "template", "spec")
+	spec = spec.Child("template", "spec")
 	message := fmt.Sprintf("%d pods cannot have the same port of this machine; leave it out, or set %s to 1",
 		w.Replicas, number)
 	check := func(containers []v1.Container, path *field.Path) {

@@ -13,7 +13,12 @@ import (
 func Identity(value map[string]any) any {
 	outer, _ := value["metadata"].(map[string]any)
 	spec, _ := value["spec"].(map[string]any)
-	template, _ := spec["template"].(map[string]any)
+	of := spec // what has the template
+	job, _ := spec["jobTemplate"].(map[string]any)
+	if value["kind"] == string(workload.CronJob) {
+		of, _ = job["spec"].(map[string]any)
+	}
+	template, _ := of["template"].(map[string]any)
 	inner, _ := template["metadata"].(map[string]any)
 	meta := map[string]any{}
 	for key, from := range map[string]map[string]any{
@@ -24,7 +29,10 @@ func Identity(value map[string]any) any {
 		}
 	}
 	p := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
-	if value["kind"] == string(workload.Job) { // what Kubernetes lets nobody change of a Job
+	switch value["kind"] {
+	case string(workload.CronJob): // its Jobs stay what they were made from
+		return []any{p, value["kind"], job}
+	case string(workload.Job): // what Kubernetes lets nobody change of a Job
 		return []any{p, value["kind"], spec["completions"], spec["completionMode"], spec["podFailurePolicy"],
 			spec["backoffLimitPerIndex"], spec["successPolicy"]}
 	}
@@ -36,7 +44,8 @@ func Identity(value map[string]any) any {
 
 // OutOfTemplate returns the errors of the template's pod with the paths that they have in the workload,
 // but for those about its name that are among the errors of the workload.
-func OutOfTemplate(errs, ofWorkload field.ErrorList) field.ErrorList {
+// path is that of the template.
+func OutOfTemplate(path string, errs, ofWorkload field.ErrorList) field.ErrorList {
 	var all field.ErrorList
 	for _, e := range errs {
 		switch e.Field {
@@ -45,7 +54,7 @@ func OutOfTemplate(errs, ofWorkload field.ErrorList) field.ErrorList {
 				continue
 			}
 		default:
-			e.Field = TemplatePath + "." + e.Field
+			e.Field = path + "." + e.Field
 		}
 		all = append(all, e)
 	}

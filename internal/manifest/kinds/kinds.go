@@ -56,7 +56,8 @@ var acted = []Kind{
 	{Name: "ReplicaSet", Role: Workload, Groups: apps},
 	{Name: "StatefulSet", Role: Workload, Groups: apps},
 	{Name: "DaemonSet", Role: Workload, Groups: apps},
-	{Name: "Job", Role: Workload, Groups: []string{"batch"}},
+	{Name: "Job", Role: Workload, Groups: batch},
+	{Name: "CronJob", Role: Workload, Groups: batch},
 }
 
 // Of returns the kind with a name. Its Role is Unknown if there is none.

@@ -4,6 +4,7 @@ package kinds
 var (
 	core         = []string{""}
 	apps         = []string{"apps"}
+	batch        = []string{"batch"}
 	rbac         = []string{"rbac.authorization.k8s.io"}
 	storage      = []string{"storage.k8s.io"}
 	admission    = []string{"admissionregistration.k8s.io"}

@@ -23,8 +23,8 @@ added to it, is left out with its mounts and a warning: a program that needs the
 All of the manifest takes part in the pod's UID, also what is ignored.
 
 podrun reads documents of the kinds Pod, PodList, List, ConfigMap, Secret and PersistentVolumeClaim (apiVersion v1), and
-Deployment, ReplicaSet, StatefulSet and DaemonSet (apiVersion apps/v1; [below](#workloads-and-claims)). It passes over
-those that the [last table](#kinds-that-are-passed-over) lists, with a warning; any other kind is an error.
+Deployment, ReplicaSet, StatefulSet and DaemonSet (apiVersion apps/v1), and Job and CronJob (apiVersion batch/v1;
+[below](#workloads-and-claims)). It passes over those that the [last table](#kinds-that-are-passed-over) lists, with a warning; any other kind is an error.
 
 | Field | Supported | Warning | Remarks |
 | --- | --- | --- | --- |

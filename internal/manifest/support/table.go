@@ -354,6 +354,7 @@ var annotations = map[string]rule{
 	"podrun.io/run-policy": only("under serve a pod that has completed never runs again, "+
 		"not even after a reboot; by default it runs once per boot. On a Job, in its own metadata: per-boot runs it "+
 		"again after each boot; by default the same Job runs once", "once-ever"),
+	"podrun.io/schedule": never(ofCronJob),
 	"podrun.io/restart-on-change": only("an edit of a ConfigMap or Secret that the "+
 		"pod refers to replaces the pod; by default it changes the files in its volumes only", "true", "false"),
 	"podrun.io/config.hash": ignored(ofPodrun),

@@ -21,6 +21,7 @@ var workloadTypes = []reflect.Type{
 	reflect.TypeFor[appsv1.StatefulSet](),
 	reflect.TypeFor[appsv1.DaemonSet](),
 	reflect.TypeFor[batchv1.Job](),
+	reflect.TypeFor[batchv1.CronJob](),
 	reflect.TypeFor[v1.PersistentVolumeClaim](),
 }
 
@@ -48,6 +49,7 @@ var workloadTable = map[string]map[string]rule{
 	"StatefulSet": workload,
 	"DaemonSet":   workload,
 	"Job":         workload,
+	"CronJob":     workload,
 	"DeploymentSpec": {
 		"replicas": hasWanted, "selector": yes(isChecked), "template": yes(likeAPod),
 		"strategy": yes(""), "minReadySeconds": yes(onlyStatus), "revisionHistoryLimit": yes(noHistory),
@@ -88,6 +90,14 @@ var workloadTable = map[string]map[string]rule{
 		"managedBy":               never("podrun alone runs Jobs here"),
 		"scheduling":              never("there is no scheduler that would place pods together"),
 	},
+	"CronJobSpec": {
+		"schedule":                yes("a time of it runs at most once"),
+		"timeZone":                yes("by default that of the machine"),
+		"startingDeadlineSeconds": yes(""), "concurrencyPolicy": yes(""), "suspend": yes(""),
+		"jobTemplate":                yes("as a Job; of its metadata only labels and annotations count"),
+		"successfulJobsHistoryLimit": yes("1000 at most"), "failedJobsHistoryLimit": yes("1000 at most"),
+	},
+	"JobTemplateSpec":                        {"metadata": yes(""), "spec": yes("")},
 	"PodFailurePolicy":                       {"rules": yes("")},
 	"PodFailurePolicyRule":                   {"action": yes(""), "onExitCodes": yes(""), "onPodConditions": yes("")},
 	"PodFailurePolicyOnExitCodesRequirement": {"containerName": yes(""), "operator": yes(""), "values": yes("")},
@@ -130,27 +140,49 @@ func CheckWorkload(value any, t reflect.Type) (errs, warnings []decode.Error) {
 	c := checker{}
 	c.walk(value, t, "")
 	object, _ := value.(map[string]any)
-	c.outerAnnotations(object, t)
+	path := "spec.template."
 	spec, _ := object["spec"].(map[string]any)
-	c.annotations(spec["template"], "spec.template.")
+	if t == reflect.TypeFor[batchv1.CronJob]() {
+		path = "spec.jobTemplate." + path
+	}
+	c.outerAnnotations(object, outer{own: ownAnnotations[t.Name()], template: path})
+	if t == reflect.TypeFor[batchv1.CronJob]() {
+		job, _ := spec["jobTemplate"].(map[string]any)
+		c.outerAnnotations(job, outer{path: "spec.jobTemplate.", template: path})
+		spec, _ = job["spec"].(map[string]any)
+	}
+	c.annotations(spec["template"], path)
 	return c.errs, c.warnings
 }
 
-// jobRunPolicy and runPerBoot are the annotation of a Job, and its one value.
-const (
-	jobRunPolicy = "podrun.io/run-policy"
-	runPerBoot   = "per-boot"
-)
+// ofCronJob is the note of the annotation of CronJobs where it is not one's.
+const ofCronJob = "it is an annotation of a CronJob, in its own metadata: with the value boot the CronJob runs once in " +
+	"each boot, in place of its schedule"
 
-// outerAnnotations warns about the annotations of a workload of type t that have an effect on its pods only.
-func (c *checker) outerAnnotations(object map[string]any, t reflect.Type) {
+// ownAnnotation is an annotation of a kind of workloads, with its one value.
+type ownAnnotation struct{ name, value string }
+
+var ownAnnotations = map[string]ownAnnotation{
+	"Job":     {"podrun.io/run-policy", "per-boot"},
+	"CronJob": {"podrun.io/schedule", "boot"},
+}
+
+// outer is an object around a template.
+type outer struct {
+	// path precedes the paths of the object's fields, and template those of the template's fields.
+	path, template string
+	own            ownAnnotation
+}
+
+// outerAnnotations warns about the annotations of an object that have an effect on the pods of its template only.
+func (c *checker) outerAnnotations(object map[string]any, o outer) {
 	meta, _ := object["metadata"].(map[string]any)
 	given, _ := meta["annotations"].(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(given)) {
-		if key == jobRunPolicy && t == reflect.TypeFor[batchv1.Job]() {
-			if value, _ := spell(given[key]); value != runPerBoot {
-				c.fail("metadata.annotations["+key+"]",
-					fmt.Sprintf("Unsupported value: %q: supported values: %q", value, runPerBoot))
+		path := o.path + "metadata.annotations[" + key + "]"
+		if key == o.own.name {
+			if value, _ := spell(given[key]); value != o.own.value {
+				c.fail(path, fmt.Sprintf("Unsupported value: %q: supported values: %q", value, o.own.value))
 			}
 			continue
 		}
@@ -159,12 +191,17 @@ func (c *checker) outerAnnotations(object map[string]any, t reflect.Type) {
 		if !known {
 			r, known = annotations[prefix+"/"]
 		}
-		if known && r.support != Ignored {
-			c.warn("metadata.annotations["+key+"]",
-				rule{note: "has no effect here; put it into spec.template.metadata.annotations"})
+		switch {
+		case known && r.support == Refused && r.note == ofCronJob:
+			c.warn(path, r)
+		case known && r.support != Ignored:
+			c.warn(path, rule{note: "has no effect here; put it into " + o.template + "metadata.annotations"})
 		}
 	}
 }
+
+// elsewhere are the fields of workloads below which Entries has them, or those of a Job do.
+var elsewhere = []string{"metadata.", "spec.template.", "spec.jobTemplate.", "spec.selector."}
 
 // WorkloadEntries returns an Entry for every field of the kinds of workloads, but for those of their
 // metadata and templates, which Entries has.
@@ -173,8 +210,8 @@ func WorkloadEntries() []Entry {
 	for _, t := range workloadTypes {
 		walkType(t, t.Name()+":", func(e Entry) {
 			e.Field = strings.Replace(e.Field, ":.", ": ", 1)
-			if _, field, _ := strings.Cut(e.Field, ": "); !strings.HasPrefix(field, "metadata.") &&
-				!strings.HasPrefix(field, "spec.template.") && !strings.HasPrefix(field, "spec.selector.") {
+			_, field, _ := strings.Cut(e.Field, ": ")
+			if !slices.ContainsFunc(elsewhere, func(outer string) bool { return strings.HasPrefix(field, outer) }) {
 				entries = append(entries, e)
 			}
 		})

@@ -39,6 +39,12 @@ func Job(j *batchv1.Job) field.ErrorList {
 				fmt.Sprintf("will not able to create pod with invalid DNS label: %s: %s", last, message)))
 		}
 	}
+	return append(errs, jobSpec(s, indexed, spec)...)
+}
+
+// jobSpec validates the spec at path spec of a Job.
+func jobSpec(s *batchv1.JobSpec, indexed bool, spec *field.Path) field.ErrorList {
+	var errs field.ErrorList
 	for _, one := range []struct {
 		name  string
 		value *int32
@@ -52,15 +58,15 @@ func Job(j *batchv1.Job) field.ErrorList {
 	if n := s.ActiveDeadlineSeconds; n != nil {
 		errs = append(errs, apivalidation.ValidateNonnegativeField(*n, spec.Child("activeDeadlineSeconds"))...)
 	}
-	errs = append(errs, completionMode(s, indexed)...)
-	errs = append(errs, perIndex(s, indexed)...)
+	errs = append(errs, completionMode(s, indexed, spec)...)
+	errs = append(errs, perIndex(s, indexed, spec)...)
 	if policy := s.PodFailurePolicy; policy != nil {
-		errs = append(errs, failurePolicy(s, policy)...)
+		errs = append(errs, failurePolicy(s, policy, spec)...)
 	}
 	if policy := s.SuccessPolicy; policy != nil {
-		errs = append(errs, successPolicy(s, policy, indexed)...)
+		errs = append(errs, successPolicy(s, policy, indexed, spec)...)
 	}
-	errs = append(errs, replacement(s)...)
+	errs = append(errs, replacement(s, spec)...)
 	at := spec.Child("template", "spec")
 	switch policy := s.Template.Spec.RestartPolicy; {
 	case policy == "" || policy == v1.RestartPolicyAlways:
@@ -75,7 +81,7 @@ func Job(j *batchv1.Job) field.ErrorList {
 	return errs
 }
 
-func completionMode(s *batchv1.JobSpec, indexed bool) field.ErrorList {
+func completionMode(s *batchv1.JobSpec, indexed bool, spec *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	mode := *s.CompletionMode
 	if !indexed && mode != batchv1.NonIndexedCompletion {
@@ -97,7 +103,7 @@ func completionMode(s *batchv1.JobSpec, indexed bool) field.ErrorList {
 }
 
 // perIndex validates backoffLimitPerIndex and maxFailedIndexes.
-func perIndex(s *batchv1.JobSpec, indexed bool) field.ErrorList {
+func perIndex(s *batchv1.JobSpec, indexed bool, spec *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.BackoffLimitPerIndex != nil && !indexed {
 		errs = append(errs, field.Invalid(spec.Child("backoffLimitPerIndex"), *s.BackoffLimitPerIndex,
@@ -132,7 +138,7 @@ func perIndex(s *batchv1.JobSpec, indexed bool) field.ErrorList {
 	return errs
 }
 
-func failurePolicy(s *batchv1.JobSpec, policy *batchv1.PodFailurePolicy) field.ErrorList {
+func failurePolicy(s *batchv1.JobSpec, policy *batchv1.PodFailurePolicy, spec *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	path := spec.Child("podFailurePolicy", "rules")
 	if len(policy.Rules) > maxFailureRules {
@@ -230,7 +236,9 @@ func podConditions(all []batchv1.PodFailurePolicyOnPodConditionsPattern, path *f
 	return errs
 }
 
-func successPolicy(s *batchv1.JobSpec, policy *batchv1.SuccessPolicy, indexed bool) field.ErrorList {
+func successPolicy(
+	s *batchv1.JobSpec, policy *batchv1.SuccessPolicy, indexed bool, spec *field.Path,
+) field.ErrorList {
 	path := spec.Child("successPolicy")
 	if !indexed {
 		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "requires indexed completion mode")}
@@ -311,7 +319,7 @@ func indexes(text string, completions int) (n int, err error) {
 	return n, nil
 }
 
-func replacement(s *batchv1.JobSpec) field.ErrorList {
+func replacement(s *batchv1.JobSpec, spec *field.Path) field.ErrorList {
 	at := spec.Child("podReplacementPolicy")
 	all := []batchv1.PodReplacementPolicy{batchv1.Failed, batchv1.TerminatingOrFailed}
 	policy := *s.PodReplacementPolicy
