@@ -14,7 +14,7 @@ import (
 	"podrun.io/podrun/internal/cli/list"
 	"podrun.io/podrun/internal/cli/pending"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/cli/restart"
+	"podrun.io/podrun/internal/cli/request"
 )
 
 // pods returns a reader of the pods in the run directory.
@@ -23,8 +23,8 @@ func (a *app) pods() *query.Reader {
 }
 
 // restarter returns what requests restarts of containers.
-func (a *app) restarter() restart.Restarter {
-	return restart.Restarter{
+func (a *app) restarter() request.Restarter {
+	return request.Restarter{
 		Streams: a.Streams, Reader: a.pods(), Requests: owner.NewRequests(a.Dirs(), a.log), Accept: 30 * time.Second,
 	}
 }

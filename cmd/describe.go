@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -13,12 +14,9 @@ import (
 func describeCommand(a *app) *cobra.Command {
 	var f flags.Pods
 	c := &cobra.Command{
-		Use:   "describe pod NAME... | describe deployment/NAME | describe job/NAME | describe -f FILE",
-		Short: "Show details of a pod",
-		Long: "describe shows the path of a pod's manifest and the errors in it, the current and the last state\n" +
-			"of each container, its ports, resources, environment without the values of Secrets, mounts, and\n" +
-			"probes with their last results, the pod's conditions and volumes, the last log lines of containers\n" +
-			"that are not well, and the events of the pod. It also works while serve is down.",
+		Use:     "describe pod NAME... | describe deployment/NAME | describe job/NAME | describe -f FILE",
+		Short:   "Show details of a pod",
+		Long:    describe.Help,
 		Example: "  podrun describe pod web\n  podrun describe pods -l app=web",
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 && len(f.Files) == 0 {
@@ -37,6 +35,9 @@ func describeCommand(a *app) *cobra.Command {
 				return err
 			}
 			printer := &describe.Printer{Out: a.Out, Dirs: a.Dirs(), Log: a.log}
+			if crons, err := a.pods().CronJobs(selection.Namespace, args); err != nil || len(crons) > 0 {
+				return errors.Join(err, printer.CronJobs(crons))
+			}
 			pods, err := a.pods().Select(selection, names)
 			if err := printer.Jobs(jobs, pods); err != nil {
 				return err

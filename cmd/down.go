@@ -25,14 +25,8 @@ func downCommand(a *app) *cobra.Command {
 		Use:         "down [POD… | --all]",
 		Annotations: map[string]string{annotationQuiet: "yes"},
 		Short:       "Stop and remove pods gracefully",
-		Long: "down stops the named pods, or with --all all pods of podrun, within their grace periods. It\n" +
-			"removes them with everything that podrun created for them, and prints what it waits for if that\n" +
-			"takes long.\n\n" +
-			"An interrupt ends down within a second, with exit code 130, or 143 for SIGTERM. Run it again to\n" +
-			"remove the rest, with a shorter --grace-period if pods take too long to stop.\n\n" +
-			"down refuses pods that serve runs, because serve would start them again, and pods that once runs.\n" +
-			"With --all it names these pods and removes all others.",
-		Example: "  # remove the pods that once left running\n  podrun down --all",
+		Long:        query.DownHelp,
+		Example:     "  # remove the pods that once left running\n  podrun down --all",
 		RunE: func(c *cobra.Command, names []string) error {
 			if all == (len(names) > 0) {
 				return usage(c, errors.New("name the pods, or give --all"))

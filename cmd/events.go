@@ -14,8 +14,7 @@ func eventsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "events [POD]",
 		Short: "Show events, oldest first",
-		Long: "events shows the events of pods and of manifests that cannot be used, oldest first. podrun keeps\n" +
-			"the last 50 events of each pod and the last 1000 of all pods, including removed pods.",
+		Long:  list.EventsHelp,
 		Example: "  podrun events\n  podrun events web -w\n" +
 			"  podrun events -A --types Warning\n  podrun events web -o json",
 		Args: argCount(0, 1),

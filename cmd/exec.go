@@ -18,8 +18,7 @@ func execCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "exec POD [-c CONTAINER] [-it] -- COMMAND [ARG...]",
 		Short: "Run a command in a container",
-		Long: "exec runs a command in a running container and exits with the exit code of the command. A restart\n" +
-			"of containerd does not end the command.",
+		Long:  stream.ExecHelp,
 		Example: "  podrun exec web -- cat /etc/hosts\n  podrun exec -it web -c app -- sh\n" +
 			"  podrun exec -i db -- psql < dump.sql",
 		RunE: func(c *cobra.Command, args []string) error {

@@ -25,10 +25,9 @@ func imagesCommand(a *app) *cobra.Command {
 	listsImages(a, c)
 	var loads images.LoadFlags
 	load := &cobra.Command{
-		Use:   "load FILE...",
-		Short: "Load images from archives",
-		Long: "load loads images from OCI or Docker archives, compressed or not. The file - is standard input.\n" +
-			"Pods that wait for one of the images start at once.",
+		Use:     "load FILE...",
+		Short:   "Load images from archives",
+		Long:    images.LoadHelp,
 		Example: "  podrun images load web.tar\n  docker save web:1 | podrun images load -",
 		Args: func(c *cobra.Command, args []string) error {
 			_, err := loads.Archives(args)
@@ -47,10 +46,9 @@ func imagesCommand(a *app) *cobra.Command {
 	}
 	loads.Add(load.Flags())
 	prune := &cobra.Command{
-		Use:   "prune",
-		Short: "Remove unused images",
-		Long: "prune removes images that no container, running or not, and no volume of a pod uses, except pinned\n" +
-			"images. It also removes what interrupted pulls have fetched.",
+		Use:     "prune",
+		Short:   "Remove unused images",
+		Long:    images.PruneHelp,
 		Example: "  podrun images prune",
 		Args:    argCount(0, 0),
 		RunE: withImages(a, func(ctx context.Context, s images.Store, _ []string) error {
@@ -92,10 +90,9 @@ func listsImages(a *app, c *cobra.Command) {
 func pullCommand(a *app) *cobra.Command {
 	var registry flags.Registry
 	c := &cobra.Command{
-		Use:   "pull IMAGE...",
-		Short: "Pull images from their registries",
-		Long: "pull fetches images, whether or not they are present, and prints each with its digest. It does not\n" +
-			"fetch again what an interrupted pull has fetched. Pods that wait for one of the images start at once.",
+		Use:     "pull IMAGE...",
+		Short:   "Pull images from their registries",
+		Long:    images.PullHelp,
 		Example: "  podrun images pull docker.io/library/nginx:1.29",
 		Args:    argCount(1, unlimited),
 		RunE: func(c *cobra.Command, refs []string) error {
@@ -124,10 +121,9 @@ func pullCommand(a *app) *cobra.Command {
 func saveCommand(a *app) *cobra.Command {
 	var file string
 	c := &cobra.Command{
-		Use:   "save IMAGE...",
-		Short: "Save images to an archive",
-		Long: "save writes images, for the platform of this machine, to an archive that podrun images load,\n" +
-			"docker and other tools can read.",
+		Use:     "save IMAGE...",
+		Short:   "Save images to an archive",
+		Long:    images.SaveHelp,
 		Example: "  podrun images save -o web.tar web:1",
 		Args:    argCount(1, unlimited),
 		RunE: withImages(a, func(ctx context.Context, s images.Store, refs []string) error {

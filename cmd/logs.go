@@ -13,10 +13,7 @@ func logsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "logs POD [CONTAINER] | logs -l SELECTOR",
 		Short: "Print the logs of containers",
-		Long: "logs prints the log of a container, its standard error to standard error. It also works while\n" +
-			"serve is down. With -f it follows the log across restarts as long as podrun runs the pod, and\n" +
-			"exits when the container will not run again. Lines of several containers are prefixed with the pod\n" +
-			"and the container. deployment/NAME stands for all pods of the Deployment.",
+		Long:  logs.Help,
 		Example: "  podrun logs web\n  podrun logs -f --tail 20 web -c app\n  podrun logs --previous web\n" +
 			"  podrun logs -f web --all-containers\n  podrun logs -l app=web --tail 5",
 		ValidArgsFunction: a.completePodAndContainer(),

@@ -9,16 +9,16 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/cli/restart"
+	"podrun.io/podrun/internal/cli/request"
 )
 
 func restartCommand(a *app) *cobra.Command {
-	var o restart.Options
+	var o request.RestartOptions
 	var container string
 	c := &cobra.Command{
 		Use:     "restart POD [CONTAINER]",
 		Short:   "Restart the containers of a pod gracefully",
-		Long:    restart.Help,
+		Long:    request.RestartHelp,
 		Example: "  podrun restart web\n  podrun restart web proxy",
 		Args:    argCount(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -22,11 +22,9 @@ type topFlags struct {
 func topCommand(a *app) *cobra.Command {
 	var f topFlags
 	c := &cobra.Command{
-		Use:   "top [POD...]",
-		Short: "Show the CPU and memory usage of containers",
-		Long: "top shows the CPU usage of containers in millicores, measured over a second by default, and their memory\n" +
-			"working set, which does not count cached file data that has not been used recently. It reads the\n" +
-			"kernel's cgroups, so it also works while serve is down.",
+		Use:               "top [POD...]",
+		Short:             "Show the CPU and memory usage of containers",
+		Long:              top.Help,
 		Example:           "  podrun top\n  podrun top web\n  podrun top -A --sort-by memory",
 		ValidArgsFunction: a.completeManyPods,
 		RunE: func(c *cobra.Command, args []string) error {

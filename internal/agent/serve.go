@@ -76,6 +76,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if a.conn != nil {
 		o.archives().Load(ctx, a.conn.Driver)
 	}
+	known.Answer(owner.NewJobRequests(o.Dirs, o.Log), a.events)
 	stored, err := known.At(a.loop.Boot, a.loop.Wall, o.Log).Recall(a.runtime.Store())
 	if err != nil {
 		return err
@@ -90,11 +91,8 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 		return err
 	}
 	notify := sdnotify.Notifier{Watchdog: o.Watchdog, Log: o.Log}
-	s := service{agent: a, info: info, notify: notify, archives: o.archives(), ping: make(chan struct{})}
-	if a.conn != nil {
-		s.keeper = images.NewKeeper(o.Dirs, a.conn.Driver, a.runtime, o.Garbage, o.Log)
-	}
-	s.pods = s.newPods()
+	s := service{agent: a, info: info, record: known, notify: notify, archives: o.archives(), ping: make(chan struct{})}
+	s.keeper, s.pods = s.newKeeper(), s.newPods()
 	serving, end := s.pods.Outlive(ctx)
 	defer end(nil)
 	removed := func() bool { return errors.Is(context.Cause(serving), errRunRemoved) }
@@ -122,6 +120,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 type service struct {
 	*agent
 	info     *nodeinfo.Server
+	record   *record.Record
 	keeper   *gc.Keeper // nil with Options.backend
 	archives images.Archives
 	notify   sdnotify.Notifier
@@ -141,12 +140,20 @@ func (s *service) start(ctx context.Context, running *sync.WaitGroup) {
 			parts.Disks = nodeinfo.NewDisks(s.o.Dirs, s.conn.Driver)
 		}
 		running.Go(func() { heap.Tune(ctx, s.o.Log) })
+		running.Go(func() { s.ended("jobs", s.record.Run(ctx)) })
 		running.Go(func() { s.ended("http", s.info.Run(ctx, parts)) })
 	}
 	running.Go(func() { s.ended("logind", s.pods.Run(ctx)) })
 	if s.keeper != nil {
 		running.Go(func() { s.ended("gc", s.keeper.Run(ctx)) })
 	}
+}
+
+func (s *service) newKeeper() *gc.Keeper {
+	if s.conn == nil {
+		return nil
+	}
+	return images.NewKeeper(s.o.Dirs, s.conn.Driver, s.runtime, s.o.Garbage, s.o.Log)
 }
 
 // newPods returns what terminates the pods when the machine shuts down.

@@ -24,7 +24,9 @@ import (
 
 // Record is an event that happened once or several times. Its JSON is a line of the file.
 type Record struct {
-	// Namespace and Name identify the pod; if Namespace is empty, Name is the node's.
+	// Kind is the kind of what Namespace and Name identify; empty: they identify the pod, or if Namespace is empty,
+	// Name is the node's.
+	Kind      string  `json:"kind,omitempty"`
 	Namespace string  `json:"ns,omitempty"`
 	Name      string  `json:"name"`
 	UID       pod.UID `json:"uid,omitempty"`
@@ -50,16 +52,16 @@ const (
 
 // same is the part of a record that is equal in records of the same event.
 type same struct {
-	namespace, name string
-	uid             pod.UID
-	container, node string
-	warning         bool
-	reason, message string
+	kind, namespace, name string
+	uid                   pod.UID
+	container, node       string
+	warning               bool
+	reason, message       string
 }
 
 func (r Record) same() same {
 	return same{
-		namespace: r.Namespace, name: r.Name, uid: r.UID,
+		kind: r.Kind, namespace: r.Namespace, name: r.Name, uid: r.UID,
 		container: r.Container, node: r.Node,
 		warning: r.Warning, reason: r.Reason, message: r.Message,
 	}
@@ -95,11 +97,11 @@ func fold(records []Record) []Record {
 // trim drops the oldest records of pods that have too many, and the oldest of all if there are too
 // many. The records must be folded.
 func trim(records []Record) []Record {
-	type name struct{ namespace, name string }
+	type name struct{ kind, namespace, name string }
 	of := map[name]int{}
 	var kept []Record
 	for _, r := range slices.Backward(records) {
-		key := name{r.Namespace, r.Name}
+		key := name{r.Kind, r.Namespace, r.Name}
 		if of[key]++; of[key] > mostOfPod || len(kept) == mostOfAll {
 			continue
 		}
@@ -134,9 +136,12 @@ func encode(records []Record) ([]byte, error) {
 
 // Event returns the record as a Kubernetes Event.
 func (r Record) Event() v1.Event {
-	kind, namespace := "Pod", r.Namespace
+	version, kind, namespace := "v1", cmp.Or(r.Kind, "Pod"), r.Namespace
 	if namespace == "" {
 		kind, namespace = "Node", metav1.NamespaceDefault
+	}
+	if r.Kind != "" {
+		version = "batch/v1"
 	}
 	e := v1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}}
 	h := fnv.New64a()
@@ -144,7 +149,7 @@ func (r Record) Event() v1.Event {
 	e.Name, e.Namespace = r.Name+"."+strconv.FormatUint(h.Sum64(), 16), namespace
 	e.CreationTimestamp = metav1.Time{Time: r.First}
 	e.InvolvedObject = v1.ObjectReference{
-		APIVersion: "v1", Kind: kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID,
+		APIVersion: version, Kind: kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID,
 	}
 	if r.Container != "" {
 		e.InvolvedObject.FieldPath = "spec.containers{" + r.Container + "}"

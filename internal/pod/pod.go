@@ -285,6 +285,8 @@ func (o Observed) Split(uid UID) (mine, others Observed) {
 // Event is something that happened to a pod, for people to read. podrun makes no decision by
 // events.
 type Event struct {
+	// Kind is the kind of what Key names, if that is no pod.
+	Kind string
 	// Key is the pod's key; the zero Key stands for the node.
 	Key       Key
 	UID       UID

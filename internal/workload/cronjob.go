@@ -114,7 +114,7 @@ func (w *Workload) cronInput(recorded Recorded, owner owners) cronjobs.Input {
 			of, taken := owner[w.Job(name)]
 			return taken && of != w.ID
 		},
-		Now: recorded.Now, Trust: recorded.Clock,
+		Requests: recorded.Requests, Now: recorded.Now, Trust: recorded.Clock,
 	}
 	for _, h := range recorded.CronJobs {
 		if h.Clock.After(in.Recorded) {

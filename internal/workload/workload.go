@@ -118,6 +118,8 @@ type Recorded struct {
 	// Boot is the kernel's boot ID.
 	Boot string
 	Now  time.Time
+	// Requests ask CronJobs for Jobs.
+	Requests []cronjobs.Request
 	// Clock is what is known of the clock that shows Now. What was recorded by it is in CronJobs.
 	Clock cronjobs.Trust
 }

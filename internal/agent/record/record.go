@@ -6,6 +6,7 @@ package record
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,6 +40,9 @@ type Record struct {
 	trust   func() cronjobs.Trust
 	log     *slog.Logger
 	changed chan struct{}
+	// requests ask for Jobs, and events gets what happens to CronJobs. Both may be nil.
+	requests *owner.JobRequests
+	events   Events
 
 	mu     sync.Mutex
 	exists map[pod.Key]string
@@ -48,7 +52,13 @@ type Record struct {
 	// frozen are the Jobs and CronJobs whose stored history cannot be read.
 	frozen map[workload.ID]bool
 	failed error // why a run could not be stored last
+	// asked are the requests that the last Recorded has returned, and answered those that must not be made again.
+	asked    []cronjobs.Request
+	answered map[cronjobs.Request]bool
 }
+
+// Events records events. event.Recorder implements it.
+type Events interface{ Record(e pod.Event) }
 
 // New returns an empty Record that passes statuses on to a publisher.
 func New(to reconcile.Publisher) *Record {
@@ -60,6 +70,28 @@ func New(to reconcile.Publisher) *Record {
 		log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1),
 		exists: map[pod.Key]string{}, pods: map[pod.Key]jobs.Observed{}, jobs: map[workload.ID]*jobs.History{},
 		crons: map[workload.ID]*cronjobs.History{}, frozen: map[workload.ID]bool{},
+		answered: map[cronjobs.Request]bool{},
+	}
+}
+
+// Answer makes r answer requests for Jobs, and report what happens to CronJobs as events.
+func (r *Record) Answer(requests *owner.JobRequests, events Events) {
+	r.requests, r.events = requests, events
+}
+
+// Run reports that there are requests, until ctx ends.
+func (r *Record) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error)
+	go func() { ended <- r.requests.Run(ctx) }()
+	for {
+		select {
+		case <-r.requests.Changed:
+			r.notify()
+		case err := <-ended:
+			return err
+		}
 	}
 }
 
@@ -179,8 +211,14 @@ func isJob(p *v1.Pod) bool {
 func (r *Record) Recorded() workload.Recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.asked = nil
+	if r.requests != nil {
+		old := func(q cronjobs.Request) bool { return r.answered[q] }
+		r.asked = slices.DeleteFunc(slices.Clone(r.requests.All()), old)
+	}
 	return workload.Recorded{
-		Exists: maps.Clone(r.exists), Pods: maps.Clone(r.pods),
+		Requests: r.asked,
+		Exists:   maps.Clone(r.exists), Pods: maps.Clone(r.pods),
 		Histories: workload.Histories{Jobs: maps.Clone(r.jobs), CronJobs: maps.Clone(r.crons)},
 		Frozen:    maps.Clone(r.frozen), Boot: r.boot, Now: r.wall(), Clock: r.trust(),
 	}
@@ -191,13 +229,35 @@ func (r *Record) Save(all workload.Histories) (failed map[workload.ID]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	failed = map[workload.ID]bool{}
+	before := maps.Clone(r.crons)
 	// What a CronJob starts is recorded before the run of the Job is.
 	last := errors.Join(save(r, r.crons, all.CronJobs, failed), save(r, r.jobs, all.Jobs, failed))
 	if last != nil && !errtext.Same(last, r.failed) {
 		r.log.Error("the run of a Job could not be recorded: nothing is done for it; retrying", "err", last)
 	}
 	r.failed = last
+	for id, h := range r.crons {
+		r.answer(h)
+		if r.events == nil || h == before[id] {
+			continue
+		}
+		for _, e := range cronjobs.Events(before[id], h) {
+			r.events.Record(pod.Event{
+				Kind: string(id.Kind), Key: id.Key, Warning: e.Warning, Reason: e.Reason, Message: e.Message,
+			})
+		}
+	}
 	return failed
+}
+
+// answer removes the requests whose Job a CronJob has. The Job is recorded, and no pod of it has begun.
+func (r *Record) answer(h *cronjobs.History) {
+	for _, q := range r.asked {
+		if q.UID == h.UID && h.Has(q.Job) {
+			r.answered[q] = true
+			r.requests.Remove(q)
+		}
+	}
 }
 
 // save makes the store, and stored, have the histories in all alone. It adds those that could not be stored to failed.

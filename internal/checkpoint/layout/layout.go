@@ -125,6 +125,9 @@ func (d Dirs) Socket() string { return filepath.Join(d.Run, "podrun.sock") }
 // RestartRequests returns the directory of the requests to restart containers, which no process has accepted yet.
 func RestartRequests(d Dirs) string { return filepath.Join(d.Run, "restarts") }
 
+// JobRequests returns the directory of the requests to create Jobs from CronJobs, which serve has not answered yet.
+func JobRequests(d Dirs) string { return filepath.Join(d.Run, "jobs") }
+
 // Fifos returns the directory of the FIFOs of exec and attach.
 func (d Dirs) Fifos() string { return filepath.Join(d.Run, "fifo") }
 

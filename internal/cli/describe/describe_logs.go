@@ -75,7 +75,8 @@ func (d *Printer) tail(ctx context.Context, inst pod.Instance) string {
 func (d *Printer) records(p *v1.Pod) ([]event.Record, error) {
 	all, err := event.Read(d.Dirs)
 	return slices.DeleteFunc(all, func(r event.Record) bool {
-		return (pod.Key{Namespace: r.Namespace, Name: r.Name}) != pod.KeyOf(p) || r.UID != p.UID && r.UID != ""
+		of := pod.Key{Namespace: r.Namespace, Name: r.Name}
+		return r.Kind != "" || of != pod.KeyOf(p) || r.UID != p.UID && r.UID != ""
 	}), err
 }
 

@@ -20,3 +20,7 @@ const (
 		"  podrun get pods -o jsonpath='{.items[*].metadata.name}'\n" +
 		"  podrun get pods -o custom-columns=POD:.metadata.name,IP:.status.podIP"
 )
+
+// EventsHelp is the help of podrun events.
+const EventsHelp = "events shows the events of pods and of manifests that cannot be used, oldest first. podrun keeps\n" +
+	"the last 50 events of each pod and the last 1000 of all pods, including removed pods."

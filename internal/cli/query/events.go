@@ -15,7 +15,7 @@ type EventSelection struct {
 	Namespace     string
 	AllNamespaces bool
 	Types         []string // Normal or Warning; none selects both
-	Pod           string   // name of a pod, full or in its manifest; "" selects the events of all pods
+	Pod           string   // name of a pod, full or in its manifest, or TYPE/NAME; "" selects all events
 }
 
 // Events returns the events that s selects, oldest first.
@@ -31,7 +31,11 @@ func Events(dirs layout.Dirs, s EventSelection) ([]v1.Event, error) {
 	for _, r := range records {
 		e := r.Event()
 		node, suffixed := strings.CutPrefix(r.Name, s.Pod+"-")
-		named := s.Pod == "" || r.Namespace != "" && (r.Name == s.Pod || suffixed && node != "" && nodes[node])
+		named := s.Pod == "" || r.Namespace != "" && r.Kind == "" &&
+			(r.Name == s.Pod || suffixed && node != "" && nodes[node])
+		if of, is := workloadName(r.Namespace, s.Pod); is {
+			named = r.Kind == string(of.Kind) && r.Name == of.Key.Name
+		}
 		if named && (s.AllNamespaces || e.Namespace == s.Namespace) &&
 			(len(s.Types) == 0 || slices.Contains(s.Types, e.Type)) {
 			selected = append(selected, e)

@@ -32,6 +32,40 @@ func (r *Reader) Job(namespace, name string) (*batchv1.Job, error) {
 	return job, nil
 }
 
+// CronJob returns a CronJob of the serve that runs, or ran last; nil if it has none of that name.
+func (r *Reader) CronJob(namespace, name string) (*batchv1.CronJob, error) {
+	saved, err := r.saved(workload.ID{Kind: workload.CronJob, Key: pod.Key{Namespace: namespace, Name: name}})
+	if saved == nil || err != nil {
+		return nil, err
+	}
+	c := saved.CronJob()
+	if c == nil {
+		return nil, fmt.Errorf("reading the status of cronjob %q failed", name)
+	}
+	return c, nil
+}
+
+// CronJobs returns the CronJobs that the arguments `cronjob NAME...` or `cronjob/NAME...` name; none if they name
+// something else.
+func (r *Reader) CronJobs(namespace string, args []string) ([]*batchv1.CronJob, error) {
+	kind, names, _ := WorkloadArgs(args)
+	if kind != workload.CronJob {
+		return nil, nil
+	}
+	var all []*batchv1.CronJob
+	for _, name := range names {
+		c, err := r.CronJob(namespace, name)
+		if err == nil && c == nil {
+			err = WorkloadNotFound(workload.ID{Kind: kind, Key: pod.Key{Namespace: namespace, Name: name}})
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
 // Deployment returns a Deployment of the serve that runs, or ran last, with the status that its pods give it; nil if it
 // has none of that name.
 func (r *Reader) Deployment(namespace, name string) (*appsv1.Deployment, error) {

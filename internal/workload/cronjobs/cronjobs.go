@@ -198,14 +198,15 @@ func (d *decision) observe() {
 // answer creates the Jobs that were asked for.
 func (d *decision) answer() {
 	for _, r := range d.Requests {
-		if r.UID == d.h.UID && !d.has(r.Job) && !d.Foreign(r.Job) {
+		if r.UID == d.h.UID && !d.h.Has(r.Job) && !d.Foreign(r.Job) {
 			d.create(Job{Name: r.Job, Time: d.Now, Manual: true})
 		}
 	}
 }
 
-func (d *decision) has(name string) bool {
-	return slices.ContainsFunc(d.h.Jobs, func(j Job) bool { return j.Name == name })
+// Has reports that there is a Job of the name.
+func (h *History) Has(name string) bool {
+	return slices.ContainsFunc(h.Jobs, func(j Job) bool { return j.Name == name })
 }
 
 func (d *decision) create(j Job) {
@@ -239,7 +240,7 @@ func (d *decision) atBoot() {
 		return
 	}
 	n := minute(d.Now)
-	for d.has(d.name(n)) || d.Foreign(d.name(n)) {
+	for d.h.Has(d.name(n)) || d.Foreign(d.name(n)) {
 		n++
 	}
 	if d.start(n, d.Now, n-1) {
@@ -306,7 +307,7 @@ func (d *decision) since() time.Time {
 // started reports that a time was started, or may have been.
 func (d *decision) started(t time.Time) bool {
 	n := minute(t)
-	return has(d.h.Started, n) || d.has(d.name(n))
+	return has(d.h.Started, n) || d.h.Has(d.name(n))
 }
 
 // previous returns the time by which t is the next one, in minutes, if that was started last. Else it is the minute

@@ -1,7 +1,7 @@
-package restart
+package request
 
-// Help is the help of the command.
-const Help = "restart terminates a container, or all containers of a pod that run, within the grace period, and\n" +
+// RestartHelp is the help of podrun restart.
+const RestartHelp = "restart terminates a container, or all containers of a pod that run, within the grace period, and\n" +
 	"starts them again at once, whatever the restartPolicy. It counts as a restart. A wait for a back-off\n" +
 	"ends at once, and the back-off begins anew. The pod keeps its address and its volumes; init\n" +
 	"containers that have succeeded do not run again, and sidecars are terminated last.\n\n" +

@@ -1,8 +1,9 @@
-// Package restart requests restarts of containers from the process that owns their pod, and waits for them, for podrun
-// restart and for the images commands.
+// Package request requests something of the process that runs pods, and waits for it: restarts of containers of the
+// owner of their pod, for podrun restart and the images commands, and of serve a Job from a CronJob, for podrun create
+// job.
 //
-// It restarts nothing itself. Begin reading at Pod.
-package restart
+// It restarts and creates nothing itself. Begin reading at Restarter.Pod and Creator.Job.
+package request
 
 import (
 	"context"
@@ -20,8 +21,8 @@ import (
 	"podrun.io/podrun/internal/status/summary"
 )
 
-// Requests is where requests are made.
-type Requests interface {
+// Restarts is where restarts are requested.
+type Restarts interface {
 	Post(q pod.RestartRequest) error
 	Pending(q pod.RestartRequest) bool
 	Remove(q pod.RestartRequest)
@@ -31,13 +32,13 @@ type Requests interface {
 type Restarter struct {
 	Streams  cli.Streams
 	Reader   *query.Reader
-	Requests Requests
+	Requests Restarts
 	// Accept is how long the owner of the pod may take to accept a request.
 	Accept time.Duration
 }
 
-// Options say what is restarted.
-type Options struct {
+// RestartOptions say what is restarted.
+type RestartOptions struct {
 	Namespace, Pod string
 	// Container is the name of a container; "" restarts all that run or wait for a restart.
 	Container string
@@ -49,7 +50,7 @@ type Options struct {
 var errNotAccepted, errLate = errors.New("not accepted in time"), errors.New("not running again in time")
 
 // Pod restarts containers of a pod, and returns when they run again.
-func (r Restarter) Pod(ctx context.Context, o Options) error {
+func (r Restarter) Pod(ctx context.Context, o RestartOptions) error {
 	p, err := r.Reader.Named(o.Namespace, o.Pod)
 	if err != nil {
 		return err

@@ -1,0 +1,37 @@
+package owner
+
+import (
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/sys/watch"
+	"podrun.io/podrun/internal/workload/cronjobs"
+)
+
+// JobRequests pass requests for a Job from podrun create job to the serve that has the CronJob. A request names the
+// CronJob by its UID, which is used once, and the Job, so one that is read again after a crash creates nothing twice.
+type JobRequests struct{ files[cronjobs.Request] }
+
+// abandoned is the age of a request whose maker does not wait any more.
+const abandoned = 5 * time.Minute
+
+// NewJobRequests returns the requests below the run directory.
+func NewJobRequests(dirs layout.Dirs, log *slog.Logger) *JobRequests {
+	r := &JobRequests{files[cronjobs.Request]{
+		dir: layout.JobRequests(dirs), run: dirs.Run, log: log, what: "a Job",
+		name: func(q cronjobs.Request) string { return q.UID + "_" + q.Job }, // neither has an underscore
+		parse: func(name string) (cronjobs.Request, bool) {
+			uid, job, ok := strings.Cut(name, "_")
+			return cronjobs.Request{UID: uid, Job: job}, ok
+		},
+		Changed: make(chan struct{}), watch: watch.New(log),
+	}}
+	r.stale = func(q cronjobs.Request) bool {
+		info, err := os.Lstat(r.path(q))
+		return err == nil && time.Since(info.ModTime()) > abandoned
+	}
+	return r
+}

@@ -1,0 +1,66 @@
+package describe
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/utils/ptr"
+
+	"podrun.io/podrun/internal/event"
+	"podrun.io/podrun/internal/workload"
+)
+
+// CronJobs prints the details of CronJobs with their events.
+func (d *Printer) CronJobs(all []*batchv1.CronJob) error {
+	for i, c := range all {
+		if i > 0 {
+			fmt.Fprintln(d.Out)
+		}
+		d.cronJob(c)
+		records, err := event.Read(d.Dirs)
+		if err != nil {
+			return err
+		}
+		var of []event.Record
+		for _, r := range records {
+			if r.Kind == string(workload.CronJob) && r.Namespace == c.Namespace && r.Name == c.Name {
+				of = append(of, r)
+			}
+		}
+		if err := d.events(of, time.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Printer) cronJob(c *batchv1.CronJob) {
+	s, unset := c.Spec, "<unset>"
+	schedule := s.Schedule
+	if c.Annotations[workload.AnnotationSchedule] == workload.ScheduleBoot {
+		schedule = "once in each boot"
+	}
+	d.line(0, "Name", c.Name)
+	d.line(0, "Namespace", c.Namespace)
+	d.line(0, "Labels", pairs(c.Labels))
+	d.line(0, "Schedule", schedule)
+	d.line(0, "Time Zone", ptr.Deref(s.TimeZone, unset))
+	d.line(0, "Concurrency Policy", string(s.ConcurrencyPolicy))
+	d.line(0, "Suspend", fmt.Sprint(ptr.Deref(s.Suspend, false)))
+	deadline := unset
+	if s.StartingDeadlineSeconds != nil {
+		deadline = fmt.Sprintf("%ds", *s.StartingDeadlineSeconds)
+	}
+	d.line(0, "Starting Deadline Seconds", deadline)
+	d.line(0, "Successful Job History Limit", fmt.Sprint(ptr.Deref(s.SuccessfulJobsHistoryLimit, 0)))
+	d.line(0, "Failed Job History Limit", fmt.Sprint(ptr.Deref(s.FailedJobsHistoryLimit, 0)))
+	d.line(0, "Last Schedule Time", when(c.Status.LastScheduleTime))
+	d.line(0, "Last Successful Time", when(c.Status.LastSuccessfulTime))
+	active := []string{}
+	for _, j := range c.Status.Active {
+		active = append(active, j.Name)
+	}
+	d.line(0, "Active Jobs", strings.Join(active, ", "))
+}

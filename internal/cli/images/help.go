@@ -1,0 +1,17 @@
+package images
+
+// LoadHelp is the help of podrun images load.
+const LoadHelp = "load loads images from OCI or Docker archives, compressed or not. The file - is standard input.\n" +
+	"Pods that wait for one of the images start at once."
+
+// PruneHelp is the help of podrun images prune.
+const PruneHelp = "prune removes images that no container, running or not, and no volume of a pod uses, except pinned\n" +
+	"images. It also removes what interrupted pulls have fetched."
+
+// PullHelp is the help of podrun images pull.
+const PullHelp = "pull fetches images, whether or not they are present, and prints each with its digest. It does not\n" +
+	"fetch again what an interrupted pull has fetched. Pods that wait for one of the images start at once."
+
+// SaveHelp is the help of podrun images save.
+const SaveHelp = "save writes images, for the platform of this machine, to an archive that podrun images load,\n" +
+	"docker and other tools can read."
