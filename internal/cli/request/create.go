@@ -41,6 +41,9 @@ type Creator struct {
 // JobOptions say what is created. From is cronjob/NAME.
 type JobOptions struct{ Namespace, From string }
 
+// starting is how long a serve may take until it shows that it runs.
+const starting = 10 * time.Second
+
 var errNotCreated = errors.New("not created in time")
 
 // Job asks for a Job by the arguments `job NAME`, and returns when it exists.
@@ -117,7 +120,7 @@ func parse(o JobOptions, args []string) (name, from string, err error) {
 
 // check returns an error if the Job cannot be created.
 func (c Creator) check(cron *batchv1.CronJob, name string) error {
-	if _, alive := c.Reader.Owners.LastSeen(); !alive {
+	if _, alive := c.Reader.Owners.LastSeen(); !alive && !c.Reader.Owners.JustBegun(starting) {
 		return &cli.Error{
 			Code: cli.ExitFailed, Err: errors.New("no podrun serve runs, which would run the job"),
 			Hint: "podrun serve runs the CronJobs of its manifests",
