@@ -35,8 +35,12 @@ func describeCommand(a *app) *cobra.Command {
 				return err
 			}
 			printer := &describe.Printer{Out: a.Out, Dirs: a.Dirs(), Log: a.log}
-			if crons, err := a.pods().CronJobs(selection.Namespace, args); err != nil || len(crons) > 0 {
-				return errors.Join(err, printer.CronJobs(crons))
+			if crons, err := a.pods().CronJobs(selection, args); err != nil || len(crons) > 0 {
+				err = errors.Join(err, printer.CronJobs(crons))
+				if err != nil || len(selection.Jobs)+len(selection.Manifests) == 0 {
+					return err
+				}
+				fmt.Fprintln(a.Out)
 			}
 			pods, err := a.pods().Select(selection, names)
 			if err := printer.Jobs(jobs, pods); err != nil {

@@ -16,7 +16,7 @@ import (
 // images rm --force.
 var ofACall = []string{
 	"address", "all", "all-containers", "all-namespaces", "cleanup-timeout", "container", "detach-keys",
-	"exit-code-from", "filename", "follow", "for", "force", "grace-period", "idle-grace", "input", "interval", "log-groups",
+	"exit-code-from", "filename", "follow", "for", "force", "from", "grace-period", "idle-grace", "input", "interval", "log-groups",
 	"logs", "namespace", "no-headers", "no-preserve", "no-sync", "output", "prefix", "previous", "pull-timeout", "report",
 	"rm", "selector", "service-stable", "show-labels", "since", "since-time", "sort-by", "stdin", "stop-pods", "tail",
 	"timeout", "timestamps", "tty", "types", "watch",

@@ -51,7 +51,7 @@ func listPods(a *app, c *cobra.Command, f list.Flags, names []string) error {
 	if o.Selection, err = a.selection(c, f.Pods, names); err != nil {
 		return err
 	}
-	if len(o.Selection.Jobs) > 0 {
+	if len(o.Selection.Jobs)+len(o.Selection.CronJobs) > 0 {
 		return a.lister().OfManifests(o)
 	}
 	return a.lister().Pods(c.Context(), o, names)
@@ -65,7 +65,7 @@ func (a *app) selection(c *cobra.Command, f flags.Pods, names []string) (query.S
 		return s, usage(c, err)
 	}
 	if len(f.Files) > 0 {
-		s.Manifests, s.Jobs, err = lint.Named(c.Context(), f.Files, a.In)
+		err = lint.Select(c.Context(), f.Files, a.In, &s)
 	}
 	return s, err
 }

@@ -87,7 +87,7 @@ var rooms = map[string]room{
 	"internal/cli/stream":                  {imports: "cli cli/query status/summary containerlog checkpoint/layout pod runtime"},
 	"internal/cli/cp":                      {imports: "cli cli/query pod sys"},
 	"internal/cli/top":                     {imports: "cli cgroup cli/printers status/summary oci"},
-	"internal/cli/lint":                    {imports: "cli cli/convert cli/printers status/summary manifest manifest/source/file manifest/support manifest/validate pod sys sys/fileerror workload"},
+	"internal/cli/lint":                    {imports: "cli cli/convert cli/printers cli/query cli/query status/summary manifest manifest/source/file manifest/support manifest/validate pod sys sys/fileerror workload"},
 	"internal/cli/convert":                 {imports: "manifest/decode manifest/minimal pod sys/excerpt"},
 	"internal/cli/flags":                   {imports: "agent agent/connection agent/node agent/shutdown agent/sources cgroup containerlog gc checkpoint/layout manifest/support manifest/validate oci pod server sys/excerpt sys/fileerror"},
 	"internal/cli/request":                 {imports: "cli cli/query status/summary pod status workload workload/cronjobs"},

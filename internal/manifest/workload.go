@@ -199,14 +199,19 @@ func (s Sources) keepHistories(d *Desired) {
 			return p.Blind || p.Key.Namespace == id.Key.Namespace && name == ""
 		})
 	}
-	for id, history := range s.Recorded.Jobs {
-		if d.Jobs[id] == nil && keeps(id) {
-			d.Jobs[id] = history
+	kept := map[workload.ID]bool{} // the Jobs of CronJobs that are kept
+	for id, history := range s.Recorded.CronJobs {
+		if d.CronJobs[id] != nil || !keeps(id) && !slices.ContainsFunc(id.Made(history), keeps) {
+			continue
+		}
+		d.CronJobs[id] = history
+		for _, made := range id.Made(history) {
+			kept[made] = true
 		}
 	}
-	for id, history := range s.Recorded.CronJobs {
-		if d.CronJobs[id] == nil && (keeps(id) || slices.ContainsFunc(id.Made(history), keeps)) {
-			d.CronJobs[id] = history
+	for id, history := range s.Recorded.Jobs {
+		if d.Jobs[id] == nil && (kept[id] || keeps(id)) {
+			d.Jobs[id] = history
 		}
 	}
 }

@@ -61,6 +61,7 @@ func (o Opener) ReadOnce(ctx context.Context) (*Once, error) {
 			if d.Complete {
 				bad = append(bad, missing(d)...)
 				bad = append(bad, suspended(d)...)
+				bad = append(bad, cronJobs(d)...)
 			}
 			once.Desired = d
 			switch {
@@ -134,9 +135,23 @@ func (o *Once) Recall(
 func suspended(d manifest.Desired) []error {
 	var errs []error
 	for _, w := range d.Workloads {
-		if job, is := w.Object.(*batchv1.Job); is && *job.Spec.Suspend {
+		if job, is := w.Object.(*batchv1.Job); is && w.Owner == nil && *job.Spec.Suspend {
 			errs = append(errs, fmt.Errorf("%s: %s is suspended: it would never finish",
 				manifest.OriginOf(w.Template).Path, w))
+		}
+	}
+	return errs
+}
+
+// ErrCronJob is an error because of a CronJob, which once does not run.
+var ErrCronJob = errors.New("has no end: only podrun serve runs CronJobs")
+
+// cronJobs returns an error for each CronJob.
+func cronJobs(d manifest.Desired) []error {
+	var errs []error
+	for _, w := range d.Workloads {
+		if w.Kind == workload.CronJob {
+			errs = append(errs, fmt.Errorf("%s: %s %w", manifest.OriginOf(w.Template).Path, w, ErrCronJob))
 		}
 	}
 	return errs

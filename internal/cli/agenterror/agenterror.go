@@ -27,6 +27,13 @@ func Explain(ctx context.Context, command string, err error) error {
 	switch {
 	case errors.Is(err, sources.ErrUsage):
 		return cli.UsageError(command, err)
+	case errors.Is(err, sources.ErrCronJob):
+		return &cli.Error{
+			Code: cli.ExitUsage,
+			Err:  err,
+			Hint: "nothing was started; to run it once, make a Job of its jobTemplate, or under serve run " +
+				"podrun create job NAME --from=cronjob/NAME",
+		}
 	case errors.As(err, &manifest):
 		return &cli.Error{
 			Code: cli.ExitUsage,

@@ -15,8 +15,7 @@ import (
 
 // templates are the workloads that podrun does not have, each with the path of its pod template.
 var templates = map[string][]string{
-	"ReplicationController": {"spec", "template"},
-	"CronJob":               {"spec", "jobTemplate", "spec", "template"}, "PodTemplate": {"template"},
+	"ReplicationController": {"spec", "template"}, "PodTemplate": {"template"},
 }
 
 // instead says what takes the place of an object that only a cluster has.
@@ -182,7 +181,7 @@ func (c *converter) dropToken(name, prefix string, p *v1.Pod) {
 }
 
 // silent are the fields of a workload without which its pod is the same.
-var silent = []string{"template", "selector", "revisionHistoryLimit", "serviceName", "jobTemplate"}
+var silent = []string{"template", "selector", "revisionHistoryLimit", "serviceName"}
 
 // workload makes the pod of a workload.
 func (c *converter) workload(name, kind string, object, template map[string]any) {
@@ -191,10 +190,6 @@ func (c *converter) workload(name, kind string, object, template map[string]any)
 		return
 	}
 	spec, metadata := at(object, "spec"), at(object, "metadata")
-	job := spec
-	if kind == "CronJob" {
-		job = at(spec, "jobTemplate", "spec")
-	}
 	pod := map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": template["spec"]}
 	own := map[string]any{"name": text(metadata, "name")}
 	for _, field := range []string{"labels", "annotations"} {
@@ -206,22 +201,9 @@ func (c *converter) workload(name, kind string, object, template map[string]any)
 		own["namespace"] = namespace
 	}
 	pod["metadata"] = own
-	if limit := job["activeDeadlineSeconds"]; limit != nil && strings.HasSuffix(kind, "Job") {
-		if target := at(pod, "spec"); target != nil {
-			target["activeDeadlineSeconds"] = limit
-		}
-		delete(job, "activeDeadlineSeconds")
-	}
 	for _, field := range sorted(spec) {
 		if !slices.Contains(silent, field) {
 			c.dropSpec(name, "spec."+field, spec[field])
-		}
-	}
-	if kind == "CronJob" {
-		for _, field := range sorted(job) {
-			if !slices.Contains(silent, field) {
-				c.dropSpec(name, "spec.jobTemplate.spec."+field, job[field])
-			}
 		}
 	}
 	c.pod(name, pod)
@@ -236,19 +218,8 @@ func (c *converter) dropSpec(name, field string, value any) {
 			return
 		}
 		why = fmt.Sprintf("%v: one pod is made; copy it under other names for more", value)
-	case "schedule":
-		why = fmt.Sprintf("%v: let a systemd timer run podrun once", value)
 	case "strategy", "updateStrategy":
 		why = "an edit of the manifest replaces the pod"
-	case "completions", "parallelism":
-		if fmt.Sprint(value) == "1" {
-			return
-		}
-		why = fmt.Sprintf("%v: one pod is made", value)
-	case "backoffLimit":
-		why = "restartPolicy OnFailure has no limit; use activeDeadlineSeconds"
-	case "ttlSecondsAfterFinished":
-		why = "the pod stays until its manifest is removed"
 	}
 	c.drop(name, field, why)
 }

@@ -16,23 +16,32 @@ import (
 var workloads = map[string]reflect.Type{
 	"Deployment": reflect.TypeFor[appsv1.Deployment](), "ReplicaSet": reflect.TypeFor[appsv1.ReplicaSet](),
 	"StatefulSet": reflect.TypeFor[appsv1.StatefulSet](), "DaemonSet": reflect.TypeFor[appsv1.DaemonSet](),
-	"Job": reflect.TypeFor[batchv1.Job](),
+	"Job": reflect.TypeFor[batchv1.Job](), "CronJob": reflect.TypeFor[batchv1.CronJob](),
+}
+
+// templateOf returns what has the pod template of a workload in its spec, and the path of that spec with a dot.
+func templateOf(kind string, object map[string]any) (of map[string]any, path string) {
+	if kind == "CronJob" {
+		return at(object, "spec", "jobTemplate"), "spec.jobTemplate.spec."
+	}
+	return object, "spec."
 }
 
 // keep converts a workload that podrun has: without what an API server and its controllers have added, and without what
 // podrun refuses.
 func (c *converter) keep(name, kind string, object map[string]any) {
-	if at(object, "spec", "template") == nil {
+	from, path := templateOf(kind, object)
+	if at(from, "spec", "template") == nil {
 		c.fail(name, fmt.Errorf("has no pod template"))
 		return
 	}
 	delete(object, "status")
 	for _, e := range decode.Check(object, workloads[kind], "", nil) {
-		if !strings.HasPrefix(e.Path, "spec.template.") { // of which podOf says it
+		if !strings.HasPrefix(e.Path, path+"template.") { // of which podOf says it
 			c.drop(name, e.Path, e.Message)
 		}
 	}
-	template := c.template(name, object)
+	template := c.template(name, text(at(object, "metadata"), "name"), path, from)
 	if template == nil {
 		return
 	}
@@ -52,11 +61,14 @@ func (c *converter) keep(name, kind string, object map[string]any) {
 	dropController(at(tree, "metadata"))
 	delete(at(tree, "metadata", "annotations"), "deployment.kubernetes.io/revision")
 	delete(at(tree, "metadata", "annotations"), "deprecated.daemonset.template.generation")
-	spec := at(tree, "spec")
+	to, _ := templateOf(kind, tree)
+	dropController(at(to, "metadata"))
+	delete(at(to, "metadata"), "creationTimestamp")
+	spec := at(to, "spec")
 	spec["template"] = template
 	delete(at(spec, "selector", "matchLabels"), podTemplateHash)
-	c.dropRefused(name, kind, spec)
-	for _, of := range []map[string]any{at(tree, "metadata"), spec} {
+	c.dropRefused(name, kind, path, spec)
+	for _, of := range []map[string]any{at(tree, "metadata"), spec, to} {
 		for field, value := range of {
 			if fields, is := value.(map[string]any); is && len(fields) == 0 { // is none
 				delete(of, field)
@@ -66,16 +78,17 @@ func (c *converter) keep(name, kind string, object map[string]any) {
 	c.addTree(name, tree)
 }
 
-// template returns the pod template of a workload as it stays; nil if it cannot be read.
-func (c *converter) template(name string, object map[string]any) map[string]any {
-	from := at(object, "spec", "template")
+// template returns the pod template of a workload as it stays; nil if it cannot be read. named is the workload's name,
+// and of what has the template in its spec, whose path is path.
+func (c *converter) template(name, named, path string, of map[string]any) map[string]any {
+	from := at(of, "spec", "template")
 	metadata := map[string]any{}
 	for key, value := range at(from, "metadata") {
 		metadata[key] = value
 	}
 	dropController(metadata)
-	metadata["name"] = text(at(object, "metadata"), "name")
-	p := c.podOf(name, "spec.template.", map[string]any{"metadata": metadata, "spec": from["spec"]})
+	metadata["name"] = named
+	p := c.podOf(name, path+"template.", map[string]any{"metadata": metadata, "spec": from["spec"]})
 	if p == nil {
 		return nil
 	}
@@ -114,11 +127,12 @@ func dropController(metadata map[string]any) {
 // podTemplateHash is the label by which a Deployment tells its ReplicaSets apart.
 const podTemplateHash = "pod-template-hash"
 
-// dropRefused removes the fields of a workload that podrun refuses or that have no effect.
-func (c *converter) dropRefused(name, kind string, spec map[string]any) {
+// dropRefused removes the fields of what has a workload's template that podrun refuses or that have no effect. path is
+// the path of spec.
+func (c *converter) dropRefused(name, kind, path string, spec map[string]any) {
 	drop := func(field, why string) {
 		if _, is := spec[field]; is {
-			c.drop(name, "spec."+field, why)
+			c.drop(name, path+field, why)
 			delete(spec, field)
 		}
 	}
@@ -142,7 +156,7 @@ func (c *converter) dropRefused(name, kind string, spec map[string]any) {
 		delete(claim, "status")
 		delete(at(claim, "metadata"), "creationTimestamp")
 	}
-	if kind != "Job" {
+	if !strings.HasSuffix(kind, "Job") {
 		return
 	}
 	if manual, _ := spec["manualSelector"].(bool); manual {

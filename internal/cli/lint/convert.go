@@ -18,7 +18,7 @@ import (
 
 // ConvertHelp is the help of podrun convert.
 const ConvertHelp = `convert prints manifests for podrun that are made of: pods as kubectl get -o yaml prints them;
-Deployments, StatefulSets, DaemonSets, ReplicaSets and Jobs, which stay what they are; CronJobs and
+Deployments, StatefulSets, DaemonSets, ReplicaSets, Jobs and CronJobs, which stay what they are; and
 ReplicationControllers, each of which becomes one pod; ConfigMaps and Secrets, as they are; lists of
 all these; and compose files, of which each service becomes a pod with the service's name.
 

@@ -13,6 +13,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
@@ -34,6 +35,7 @@ type Findings struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// jobs are the names of the Jobs, and ofJobs those of their first pods.
 	jobs, ofJobs []pod.Key
+	cronJobs     []pod.Key
 	// unreadable are the errors of manifests that cannot be read.
 	unreadable []error
 }
@@ -76,8 +78,11 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 	}
 	desired := manifest.Merge(sources)
 	for _, w := range desired.Workloads {
-		if w.Kind == workload.Job {
+		switch w.Kind {
+		case workload.Job:
 			f.jobs = append(f.jobs, w.Key)
+		case workload.CronJob:
+			f.cronJobs = append(f.cronJobs, w.Key)
 		}
 	}
 	for key, p := range desired.Pods {
@@ -191,9 +196,21 @@ func (f *Findings) Print(streams cli.Streams, inJSON bool) error {
 		fmt.Fprintf(streams.ErrOut, "%s in %s; %s valid\n",
 			printers.Count(len(f.Errors), "error"),
 			printers.Count(len(files), "file"),
-			printers.Count(len(f.Pods), "pod"))
+			f.valid())
 		return &cli.Error{Code: cli.ExitFailed}
 	}
-	fmt.Fprintf(streams.ErrOut, "%s valid\n", printers.Count(len(f.Pods), "pod"))
+	fmt.Fprintf(streams.ErrOut, "%s valid\n", f.valid())
 	return nil
+}
+
+// valid counts what can be used. The pods of CronJobs are not there yet.
+func (f *Findings) valid() string {
+	var all []string
+	if len(f.Pods) > 0 || len(f.cronJobs) == 0 {
+		all = append(all, printers.Count(len(f.Pods), "pod"))
+	}
+	if n := len(f.cronJobs); n > 0 {
+		all = append(all, printers.Count(n, "CronJob"))
+	}
+	return strings.Join(all, " and ")
 }

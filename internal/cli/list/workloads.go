@@ -56,7 +56,7 @@ func (l *Lister) Workloads(o Options, args []string) error {
 	return errors.Join(append([]error{l.print(o, all, len(names))}, missing...)...)
 }
 
-// OfManifests lists the selected Jobs and pods of manifests.
+// OfManifests lists the selected CronJobs, Jobs and pods of manifests.
 func (l *Lister) OfManifests(o Options) error {
 	if o.Watch || o.Manifests {
 		return &cli.Error{
@@ -64,19 +64,26 @@ func (l *Lister) OfManifests(o Options) error {
 			Err:  errors.New("workloads are listed all at once: --watch and -o manifest are of pods only"),
 		}
 	}
-	jobs, missing, err := l.section(o, workload.Job, nil)
-	if err != nil {
-		return err
-	}
-	all, named := []section{jobs}, len(o.Selection.Jobs)+len(o.Selection.Manifests)
-	if len(o.Selection.Manifests) > 0 {
-		o.Selection.Jobs = nil
-		pods, absent, err := l.section(o, "", nil)
+	var all []section
+	var missing []error
+	s := o.Selection
+	for _, one := range []struct {
+		kind  workload.Kind
+		named []pod.Key
+	}{{workload.CronJob, s.CronJobs}, {workload.Job, s.Jobs}, {"", s.Manifests}} {
+		if len(one.named) == 0 {
+			continue
+		}
+		if one.kind == "" {
+			o.Selection.Jobs, o.Selection.CronJobs = nil, nil
+		}
+		of, absent, err := l.section(o, one.kind, nil)
 		if err != nil {
 			return err
 		}
-		all, missing = append(all, pods), append(missing, absent...)
+		all, missing = append(all, of), append(missing, absent...)
 	}
+	named := len(s.CronJobs) + len(s.Jobs) + len(s.Manifests)
 	return errors.Join(append([]error{l.print(o, all, named)}, missing...)...)
 }
 
@@ -108,7 +115,7 @@ func (l *Lister) section(o Options, kind workload.Kind, names []string) (of sect
 	if err != nil {
 		return section{}, nil, err
 	}
-	keys := slices.Clone(o.Selection.Jobs)
+	keys := o.Selection.Of(kind)
 	for _, name := range names {
 		keys = append(keys, pod.Key{Namespace: o.Selection.Namespace, Name: name})
 	}

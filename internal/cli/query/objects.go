@@ -45,18 +45,14 @@ func (r *Reader) CronJob(namespace, name string) (*batchv1.CronJob, error) {
 	return c, nil
 }
 
-// CronJobs returns the CronJobs that the arguments `cronjob NAME...` or `cronjob/NAME...` name; none if they name
-// something else.
-func (r *Reader) CronJobs(namespace string, args []string) ([]*batchv1.CronJob, error) {
-	kind, names, _ := WorkloadArgs(args)
-	if kind != workload.CronJob {
-		return nil, nil
-	}
+// CronJobs returns the CronJobs of a selection and those that the arguments `cronjob NAME...` or `cronjob/NAME...` name;
+// none if they name something else.
+func (r *Reader) CronJobs(s Selection, args []string) ([]*batchv1.CronJob, error) {
 	var all []*batchv1.CronJob
-	for _, name := range names {
-		c, err := r.CronJob(namespace, name)
+	for _, key := range s.named(workload.CronJob, args) {
+		c, err := r.CronJob(key.Namespace, key.Name)
 		if err == nil && c == nil {
-			err = WorkloadNotFound(workload.ID{Kind: kind, Key: pod.Key{Namespace: namespace, Name: name}})
+			err = WorkloadNotFound(workload.ID{Kind: workload.CronJob, Key: key})
 		}
 		if err != nil {
 			return nil, err
@@ -174,14 +170,8 @@ func (r *Reader) conditionsOf(id workload.ID) (*v1.Pod, error) {
 // Jobs returns the Jobs of a selection and those that the arguments `job NAME...` or `job/NAME...` name; none if they
 // name something else.
 func (r *Reader) Jobs(s Selection, args []string) ([]*batchv1.Job, error) {
-	keys := slices.Clone(s.Jobs)
-	if kind, names, _ := WorkloadArgs(args); kind == workload.Job {
-		for _, name := range names {
-			keys = append(keys, pod.Key{Namespace: s.Namespace, Name: name})
-		}
-	}
 	var all []*batchv1.Job
-	for _, key := range keys {
+	for _, key := range s.named(workload.Job, args) {
 		job, err := r.Job(key.Namespace, key.Name)
 		if err == nil && job == nil {
 			err = WorkloadNotFound(workload.ID{Kind: workload.Job, Key: key})
@@ -192,4 +182,16 @@ func (r *Reader) Jobs(s Selection, args []string) ([]*batchv1.Job, error) {
 		all = append(all, job)
 	}
 	return all, nil
+}
+
+// named returns the objects of a kind that manifests of the selection, or the arguments `TYPE NAME...` or `TYPE/NAME...`,
+// name.
+func (s Selection) named(kind workload.Kind, args []string) []pod.Key {
+	keys := s.Of(kind)
+	if of, names, _ := WorkloadArgs(args); of == kind {
+		for _, name := range names {
+			keys = append(keys, pod.Key{Namespace: s.Namespace, Name: name})
+		}
+	}
+	return keys
 }

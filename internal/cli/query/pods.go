@@ -23,8 +23,20 @@ type Selection struct {
 	// Manifests are pods by their names in manifests, whatever the namespace of the selection is. none selects
 	// all pods.
 	Manifests []pod.Key
-	// Jobs are Jobs of manifests, like Manifests.
-	Jobs []pod.Key
+	// Jobs are Jobs of manifests, and CronJobs CronJobs, like Manifests.
+	Jobs, CronJobs []pod.Key
+}
+
+// Of returns the objects of a kind that manifests of the selection have.
+func (s Selection) Of(kind workload.Kind) []pod.Key {
+	switch kind {
+	case workload.Job:
+		return slices.Clone(s.Jobs)
+	case workload.CronJob:
+		return slices.Clone(s.CronJobs)
+	default:
+		return nil
+	}
 }
 
 // Select returns the pods of a selection or, if names are given, the pods of its namespace with these names.
@@ -47,7 +59,7 @@ func (r *Reader) Select(f Selection, names []string) ([]*v1.Pod, error) {
 			keys = append(keys, pod.KeyOf(p))
 		}
 	}
-	if len(keys)+len(f.Jobs) > 0 {
+	if len(keys)+len(f.Jobs)+len(f.CronJobs) > 0 {
 		return findKeys(pods, keys)
 	}
 	if !f.AllNamespaces {
