@@ -58,6 +58,10 @@ func (k kubernetes) workload(v *verdict, object runtime.Object) bool {
 		s = set{&o.ObjectMeta, &o.Spec.Template, 0, 0}
 		errs = validateJob(o, s.prepareJob(o))
 		k.restrictTemplate(v, s)
+	case *batch.CronJob:
+		s = set{&o.ObjectMeta, &o.Spec.JobTemplate.Spec.Template, 0, 0}
+		errs = validateCronJob(o, s.prepare())
+		k.restrictTemplate(v, s)
 	default:
 		return false
 	}
@@ -115,6 +119,17 @@ func validateJob(o *batch.Job, opts batchvalidation.JobValidationOptions) (errs 
 		}
 	}()
 	return batchvalidation.ValidateJobCreate(o, opts)
+}
+
+// validateCronJob validates a CronJob, whose Job template may end in the same panic.
+func validateCronJob(o *batch.CronJob, opts corevalidation.PodValidationOptions) (errs fielderrors.ErrorList) {
+	defer func() {
+		if failed := recover(); failed != nil {
+			path := fielderrors.NewPath("spec", "jobTemplate", "spec")
+			errs = fielderrors.ErrorList{fielderrors.InternalError(path, fmt.Errorf("%v", failed))}
+		}
+	}()
+	return batchvalidation.ValidateCronJobCreate(o, opts)
 }
 
 // prepareJob gives a Job the selector and labels that the API server gives it, and returns how it is validated.

@@ -6,6 +6,14 @@ const (
 
 // special has additional values for single fields, by the path without indices.
 var special = map[string][]string{
+	"CronJob.spec.schedule": {`"* * * * *"`, `"*/5 6-16/4 * * 1-5"`, `"0 0 30 2 *"`, `"0 0 32 1 *"`, `"60 * * * *"`, `"@daily"`,
+		`"@reboot"`, `"@every 90s"`, `"@every x"`, `"TZ=UTC 0 3 * * *"`, `"CRON_TZ=UTC 0 3 * * *"`, `"TZ=UTC"`, `"TZ=0"`, `"0 3 * *"`,
+		`"0 0 3 * * *"`, `"0 3 * JAN MON"`, `"0 3 ? * *"`, `"  0 3 * * *  "`},
+	"CronJob.spec.timeZone": {`"UTC"`, `"Local"`, `"local"`, `"Europe/Berlin"`, `"Nowhere/City"`, `"../UTC"`, `"Etc/GMT+3"`, `"-a"`,
+		`"Europe//Berlin"`},
+	"CronJob.spec.concurrencyPolicy":               {`"Allow"`, `"Replace"`, `"Forbid"`, `"allow"`},
+	"CronJob.metadata.name":                        {`"` + repeat("a", 52) + `"`, `"` + repeat("a", 53) + `"`, `"a.b"`},
+	"CronJob.spec.jobTemplate.spec.completionMode": {`"Indexed"`, `"NonIndexed"`},
 	"apiVersion":             {`"v1"`, `"v2"`, `"apps/v1"`, `"V1"`},
 	"kind":                   {`"Pod"`, `"pod"`, `"Deployment"`, `"PodList"`, `"List"`},
 	"metadata.name":          {`"a.b"`, `"a..b"`, `"1"`, `"a-"`, `"a.-b"`},

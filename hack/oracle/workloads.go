@@ -13,6 +13,8 @@ type base struct {
 	kind string
 	spec reflect.Type
 	text string
+	// template is the path of the pod template.
+	template string
 }
 
 // ofKind returns the base of a kind. fields are those of its spec that other kinds do not have.
@@ -20,7 +22,7 @@ func ofKind[Spec any](kind, fields string) base {
 	return base{kind, reflect.TypeFor[Spec](), `{"apiVersion":"apps/v1","kind":"` + kind + `","metadata":{"name":"w"},
 "spec":{"minReadySeconds":1,` + fields + `
  "selector":{"matchLabels":{"app":"w"},"matchExpressions":[{"key":"app","operator":"Exists"}]},
- "template":{"metadata":{"labels":{"app":"w"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`}
+ "template":{"metadata":{"labels":{"app":"w"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, "spec.template"}
 }
 
 func workloadBases() []base {
@@ -42,7 +44,13 @@ func workloadBases() []base {
  "podFailurePolicy":{"rules":[{"action":"FailIndex","onExitCodes":{"containerName":"c","operator":"In","values":[7]}},
   {"action":"Ignore","onPodConditions":[{"type":"DisruptionTarget","status":"True"}]}]},
  "template":{"metadata":{"labels":{"app":"w"}},
-  "spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`},
+  "spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`, "spec.template"},
+		{"CronJob", reflect.TypeFor[batchv1.CronJobSpec](), `{"apiVersion":"batch/v1","kind":"CronJob",
+"metadata":{"name":"w"},"spec":{"schedule":"30 2 * * 1-5","timeZone":"Europe/Berlin","startingDeadlineSeconds":60,
+ "concurrencyPolicy":"Forbid","suspend":false,"successfulJobsHistoryLimit":3,"failedJobsHistoryLimit":1,
+ "jobTemplate":{"metadata":{"labels":{"app":"w"}},"spec":{"completions":3,"parallelism":2,"backoffLimit":2,
+  "template":{"metadata":{"labels":{"app":"w"}},
+   "spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}}`, "spec.jobTemplate.spec.template"},
 	}
 }
 
@@ -57,16 +65,16 @@ func workloads() []manifest {
 			{parsePath("metadata.namespace"), reflect.TypeFor[string]()},
 			{parsePath("metadata.labels"), reflect.TypeFor[map[string]string]()},
 			{parsePath("metadata.annotations"), reflect.TypeFor[map[string]string]()},
-			{parsePath("spec.template.metadata"), reflect.TypeFor[metav1.ObjectMeta]()},
-			{parsePath("spec.template.metadata.name"), reflect.TypeFor[string]()},
-			{parsePath("spec.template.metadata.labels"), reflect.TypeFor[map[string]string]()},
-			{parsePath("spec.template.metadata.annotations"), reflect.TypeFor[map[string]string]()},
-			{parsePath("spec.template.spec.restartPolicy"), reflect.TypeFor[string]()},
-			{parsePath("spec.template.spec.activeDeadlineSeconds"), reflect.TypeFor[int64]()},
-			{parsePath("spec.template.spec.nodeName"), reflect.TypeFor[string]()},
+			{parsePath(b.template + ".metadata"), reflect.TypeFor[metav1.ObjectMeta]()},
+			{parsePath(b.template + ".metadata.name"), reflect.TypeFor[string]()},
+			{parsePath(b.template + ".metadata.labels"), reflect.TypeFor[map[string]string]()},
+			{parsePath(b.template + ".metadata.annotations"), reflect.TypeFor[map[string]string]()},
+			{parsePath(b.template + ".spec.restartPolicy"), reflect.TypeFor[string]()},
+			{parsePath(b.template + ".spec.activeDeadlineSeconds"), reflect.TypeFor[int64]()},
+			{parsePath(b.template + ".spec.nodeName"), reflect.TypeFor[string]()},
 		}
 		for _, f := range below(b.spec, []any{"spec"}, 6) {
-			if path := plain(f.path); path != "spec.template" && !within(path, "spec.template") {
+			if path := plain(f.path); path != b.template && !within(path, b.template) {
 				tried = append(tried, f)
 			}
 		}

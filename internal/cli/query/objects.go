@@ -45,8 +45,8 @@ func (r *Reader) CronJob(namespace, name string) (*batchv1.CronJob, error) {
 	return c, nil
 }
 
-// CronJobs returns the CronJobs of a selection and those that the arguments `cronjob NAME...` or `cronjob/NAME...` name;
-// none if they name something else.
+// CronJobs returns the CronJobs of a selection and those that the arguments `cronjob NAME...` or `cronjob/NAME...`
+// name; none if they name something else.
 func (r *Reader) CronJobs(s Selection, args []string) ([]*batchv1.CronJob, error) {
 	var all []*batchv1.CronJob
 	for _, key := range s.named(workload.CronJob, args) {
@@ -184,8 +184,8 @@ func (r *Reader) Jobs(s Selection, args []string) ([]*batchv1.Job, error) {
 	return all, nil
 }
 
-// named returns the objects of a kind that manifests of the selection, or the arguments `TYPE NAME...` or `TYPE/NAME...`,
-// name.
+// named returns the objects of a kind that manifests of the selection, or the arguments `TYPE NAME...` or
+// `TYPE/NAME...`, name.
 func (s Selection) named(kind workload.Kind, args []string) []pod.Key {
 	keys := s.Of(kind)
 	if of, names, _ := WorkloadArgs(args); of == kind {
