@@ -9,7 +9,7 @@ var special = map[string][]string{
 	"CronJob.spec.schedule": {`"* * * * *"`, `"*/5 6-16/4 * * 1-5"`, `"0 0 30 2 *"`, `"0 0 32 1 *"`, `"60 * * * *"`, `"@daily"`,
 		`"@reboot"`, `"@every 90s"`, `"@every x"`, `"TZ=UTC 0 3 * * *"`, `"CRON_TZ=UTC 0 3 * * *"`, `"TZ=UTC"`, `"TZ=0"`, `"0 3 * *"`,
 		`"0 0 3 * * *"`, `"0 3 * JAN MON"`, `"0 3 ? * *"`, `"  0 3 * * *  "`},
-	"CronJob.spec.timeZone": {`"UTC"`, `"Local"`, `"local"`, `"Europe/Berlin"`, `"Nowhere/City"`, `"../UTC"`, `"Etc/GMT+3"`, `"-a"`,
+	"CronJob.spec.timeZone": {`"UTC"`, `"Local"`, `"local"`, `"Europe/Berlin"`, `"Nowhere/City"`, `"../UTC"`, `"Etc/GMT+3"`, `"-Etc"`,
 		`"Europe//Berlin"`},
 	"CronJob.spec.concurrencyPolicy":               {`"Allow"`, `"Replace"`, `"Forbid"`, `"allow"`},
 	"CronJob.metadata.name":                        {`"` + repeat("a", 52) + `"`, `"` + repeat("a", 53) + `"`, `"a.b"`},

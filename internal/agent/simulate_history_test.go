@@ -40,6 +40,8 @@ type simulation struct {
 	versions int
 	// job is the version of the Job; 0: no manifest.
 	job int
+	// cron is the version of the CronJob; 0: no manifest.
+	cron int
 	// webDown has the URL answer with an error. It and web are guarded by w.mu.
 	webDown bool
 	web     map[int][]byte
@@ -165,6 +167,8 @@ func (s *simulation) event() {
 		{3, "once", s.once},
 		{2, "serve is given what a once left", s.takeOver},
 		{3, "the Job comes, changes or goes", s.changeJob},
+		{3, "the CronJob comes, changes or goes", s.changeCron},
+		{1, "a Job of the CronJob is asked for", s.askForJob},
 	}
 	sum := 0
 	for _, e := range events {

@@ -116,7 +116,7 @@ func indexOf(p *v1.Pod) string {
 // indexOnce: an index of a Job never runs twice at once, or after its success.
 func indexOnce(w *world, i *instance) string {
 	index := indexOf(i.pod)
-	if index == "" {
+	if of, _ := workload.Of(i.pod); index == "" || of.Key.Name != simulatedJob {
 		return ""
 	}
 	for _, other := range w.instances {
@@ -155,20 +155,26 @@ func (w *world) jobSettled() (why string) {
 }
 
 // jobRemains says what is left of the Job's pods.
-func (w *world) jobRemains() (left []string) {
+func (w *world) jobRemains() []string {
+	left := w.podsRemain(simulatedJob + "-")
+	if w.recordedJob() != nil {
+		left = append(left, "its recorded run")
+	}
+	return left
+}
+
+// podsRemain says what is left of the pods whose names have a prefix.
+func (w *world) podsRemain(prefix string) (left []string) {
 	keys := map[pod.Key]bool{}
 	w.set(func() {
 		for _, key := range w.uids {
-			if strings.HasPrefix(key.Name, simulatedJob+"-") {
+			if strings.HasPrefix(key.Name, prefix) {
 				keys[key] = true
 			}
 		}
 	})
 	for key := range keys {
 		left = append(left, w.remains(key)...)
-	}
-	if w.recordedJob() != nil {
-		left = append(left, "its recorded run")
 	}
 	return left
 }

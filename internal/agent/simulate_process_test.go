@@ -472,6 +472,7 @@ func (d processDisk) WriteRun(name string, data []byte) error {
 	if err == nil {
 		err = d.Memory.WriteRun(name, data)
 		d.p.w.learnRun()
+		d.p.w.learnCron()
 	}
 	if err == nil {
 		err = late
@@ -484,6 +485,7 @@ func (d processDisk) RemoveRun(name string) error {
 	if err == nil {
 		err = d.Memory.RemoveRun(name)
 		d.p.w.learnRun()
+		d.p.w.learnCron()
 	}
 	if err == nil {
 		err = late

@@ -57,6 +57,7 @@ var startRules = []struct {
 	}},
 	{"back-off within its table", backoffKept},
 	{"an index of a Job runs once at a time, and not after its success", indexOnce},
+	{"a time of a CronJob runs once, and is recorded before", cronOnce},
 }
 
 // former returns the instances of the same container of the same life of the same revision, in their order.

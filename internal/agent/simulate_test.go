@@ -124,6 +124,9 @@ func (s *simulation) run() {
 	if s.job = s.r.IntN(2); s.job > 0 {
 		s.putJob(s.job)
 	}
+	if s.cron = s.r.IntN(2); s.cron > 0 {
+		s.putCron(s.cron)
+	}
 	s.startServe()
 	for range 3 + s.r.IntN(10) {
 		s.pass(time.Duration(s.r.Int64N(int64(15 * time.Second))))
@@ -179,6 +182,9 @@ func (s *simulation) calm() {
 	if s.job > 0 {
 		s.awaitFor(jobBound, "the Job is complete", s.w.jobSettled)
 	}
+	if s.cron > 0 && s.w.clockSet.IsZero() { // else the next times may have run
+		s.awaitFor(3*simulatedEvery, "the CronJob goes on", s.w.cronGoesOn())
+	}
 }
 
 // jobBound is how long a Job may take: it waits up to ten minutes after it has failed again and again.
@@ -191,8 +197,10 @@ func (s *simulation) clear() {
 		s.put(i)
 	}
 	s.putJob(0)
+	s.putCron(0)
 	s.note("all manifests are taken away")
 	s.await("nothing is left of the Job", func() string { return strings.Join(s.w.jobRemains(), ", ") })
+	s.await("nothing is left of the CronJob", func() string { return strings.Join(s.w.cronRemains(), ", ") })
 	s.await("nothing is left after removal", func() string {
 		for i := range servedPods + 2 {
 			key := keyOfIndex(i)

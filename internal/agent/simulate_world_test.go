@@ -47,6 +47,8 @@ type world struct {
 	uids      map[pod.UID]pod.Key
 	// runs are the runs of the Job that were ever recorded, and when another one was or none; zero: the current one.
 	runs map[string]time.Time
+	// cronOf has which CronJob has recorded a Job of the name last, and cronRan which run of it has begun.
+	cronOf, cronRan map[string]string
 	// lives counts how often a revision's data was removed or lost: what is known of it begins anew.
 	lives map[pod.UID]int
 	// reruns counts the runs of once that name the pod.
@@ -93,7 +95,7 @@ func newWorld(seed uint64, dirs layout.Dirs) *world {
 		seed: seed, dirs: dirs, engine: fake.NewEngine(bootName(0)), disk: checkpoint.NewMemory(nil), begun: time.Now(),
 		trace: func(string) {}, count: map[string]uint64{}, faulty: true, instances: map[string]*instance{},
 		keys: map[string]pod.Key{}, ids: map[string]bool{}, uids: map[pod.UID]pod.Key{}, lives: map[pod.UID]int{},
-		runs:   map[string]time.Time{},
+		runs: map[string]time.Time{}, cronOf: map[string]string{}, cronRan: map[string]string{},
 		reruns: map[pod.Key]int{}, protected: map[pod.UID]bool{}, left: map[pod.UID]bool{}, shown: map[pod.UID]bool{}, seenEnded: map[string]bool{}, restarts: map[string]int32{}, statuses: map[pod.Key]*v1.Pod{},
 	}
 }
