@@ -76,7 +76,7 @@ var rooms = map[string]room{
 	"internal/manifest/support":            {imports: "manifest/decode manifest/kinds"},
 	"internal/manifest/verdict":            {imports: "manifest manifest/support manifest/validate oci workload"},
 	"internal/relist":                      {imports: "pod runtime", pureFiles: "diff.go"},
-	"internal/server/metrics":              {imports: "cgroup pod manifest probe relist gc runtime stats sys workload workload/jobs"},
+	"internal/server/metrics":              {imports: "cgroup pod manifest probe relist gc runtime stats sys workload workload/cronjobs workload/jobs"},
 	"internal/cli":                         {imports: "manifest/decode status/summary"},
 	"internal/cli/printers":                {imports: "cli status/summary manifest manifest/changes manifest/edits manifest/minimal pod sys/fileerror volume"},
 	"internal/cli/query":                   {imports: "cli cli/printers status/summary event checkpoint/layout manifest manifest/decode pod status sys/watch workload"},

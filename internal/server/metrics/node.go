@@ -50,7 +50,7 @@ func (m *Metrics) Watch(n Node) {
 			"1 while less than --disk-pressure-threshold of that file system is free.", "disk"),
 		collected: described("kubelet_image_garbage_collected_total",
 			"Unused images that were removed, by reason.", "reason"),
-		pods: describePods(), jobs: describeJobs(), workloads: describeWorkloads(),
+		pods: describePods(), jobs: describeJobs(), cronJobs: describeCronJobs(), workloads: describeWorkloads(),
 	})
 }
 
@@ -60,7 +60,7 @@ type node struct {
 	runningPods, containers, desired, problems, warnings *prometheus.Desc
 	complete                                             *prometheus.Desc
 	capacity, available, pressed, collected              *prometheus.Desc
-	pods, jobs, workloads                                map[string]*prometheus.Desc
+	pods, jobs, cronJobs, workloads                      map[string]*prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
@@ -71,7 +71,7 @@ func (n *node) Describe(out chan<- *prometheus.Desc) {
 	} {
 		out <- d
 	}
-	for _, all := range []map[string]*prometheus.Desc{n.pods, n.jobs, n.workloads} {
+	for _, all := range []map[string]*prometheus.Desc{n.pods, n.jobs, n.cronJobs, n.workloads} {
 		for _, d := range all {
 			out <- d
 		}
@@ -104,6 +104,7 @@ func (n *node) Collect(out chan<- prometheus.Metric) {
 	}
 	n.disks(out)
 	collectJobs(n.jobs, desired, out)
+	collectCronJobs(n.cronJobs, desired, out)
 	pods, err := n.from.Pods()
 	if err != nil {
 		out <- prometheus.NewInvalidMetric(n.pods["kube_pod_info"], err)

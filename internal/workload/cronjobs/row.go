@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
+
+	"podrun.io/podrun/internal/workload/schedule"
 )
 
 // SetStatus sets the status of a CronJob. uid returns the UID of one of its Jobs.
@@ -21,6 +23,22 @@ func SetStatus(c *batchv1.CronJob, h *History, uid func(job string) string) {
 		})
 	}
 	c.Status.LastScheduleTime, c.Status.LastSuccessfulTime = metaTime(h.LastSchedule), metaTime(h.LastSuccessful)
+}
+
+// Next returns the next time of a CronJob after now; the zero time if there is none, or it is suspended.
+func Next(c *batchv1.CronJob, h *History, now time.Time) time.Time {
+	times, err := schedule.New(c.Spec.Schedule, c.Spec.TimeZone)
+	if err != nil || ptr.Deref(c.Spec.Suspend, false) || h.Created.IsZero() {
+		return time.Time{}
+	}
+	since := h.Created
+	if h.LastSchedule.After(since) {
+		since = h.LastSchedule
+	}
+	if since.After(now) {
+		since = now
+	}
+	return times.Next(since, now)
 }
 
 // metaTime returns a time of a status; nil for the zero time.
