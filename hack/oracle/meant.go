@@ -29,8 +29,12 @@ func (m meaning) explains(d difference, podrun verdict) bool {
 	})
 }
 
-// ofPodItself returns the path that a field of a template's pod has in a pod of its own.
-func ofPodItself(path string) string { return strings.TrimPrefix(path, "spec.template.") }
+// ofPodItself returns the path that a field of a template's pod has in a pod of its own, and one of a CronJob's Job in
+// the Job.
+func ofPodItself(path string) string {
+	path = strings.TrimPrefix(path, "spec.jobTemplate.")
+	return strings.TrimPrefix(path, "spec.template.")
+}
 
 // on returns an entry of the table from regular expressions. In the one for a path, [] stands for
 // any index or key.
@@ -151,25 +155,25 @@ var meant = []meaning{
 	on(ofPodrun, `metadata\.(labels|annotations)`, `valid|name part|no more than|non-empty`,
 		"podrun names a template's labels and annotations as they are written",
 		"Kubernetes spells the path wrongly."),
-	on(ofKubernetes, `spec\.(jobTemplate\.spec\.)?selector.*`, ``, "Kubernetes says more of a selector that is invalid, or that podrun refuses",
-		follows).where(`spec\.(jobTemplate\.spec\.)?(selector.*|manualSelector)`),
-	on(ofPodrun, `spec\.(jobTemplate\.spec\.)?scheduling`, `Forbidden`, "podrun refuses a Job's `scheduling`",
+	on(ofKubernetes, `spec\.selector.*`, ``, "Kubernetes says more of a selector that is invalid, or that podrun refuses",
+		follows).where(`spec\.(selector.*|manualSelector)`),
+	on(ofPodrun, `spec\.scheduling`, `Forbidden`, "podrun refuses a Job's `scheduling`",
 		"There is no scheduler that would place its pods together."),
-	on(ofKubernetes, `spec\.(jobTemplate\.spec\.)?scheduling\..*`, ``, "Kubernetes judges the `scheduling` of a Job",
-		follows).where(`spec\.(jobTemplate\.spec\.)?scheduling`),
-	on(ofPodrun, `spec\.(jobTemplate\.spec\.)?(selector|manualSelector|managedBy)`, `Forbidden`,
+	on(ofKubernetes, `spec\.scheduling\..*`, ``, "Kubernetes judges the `scheduling` of a Job",
+		follows).where(`spec\.scheduling`),
+	on(ofPodrun, `spec\.(selector|manualSelector|managedBy)`, `Forbidden`,
 		"podrun refuses a Job's `selector`, `manualSelector` and `managedBy`",
 		"The pods of a Job are found by its name, and nobody else runs it here."),
-	on(ofKubernetes, `spec\.(jobTemplate\.spec\.)?podFailurePolicy\.rules[]\..*`, ``,
+	on(ofKubernetes, `spec\.podFailurePolicy\.rules[]\..*`, ``,
 		"Kubernetes judges the conditions of a rule that has exit codes too",
-		follows).where(`spec\.(jobTemplate\.spec\.)?podFailurePolicy\.rules[]`),
-	on(ofPodrun, `spec\.(jobTemplate\.spec\.)?\w+`, `requires indexed completion mode`,
-		"podrun says what needs an Indexed Job though the mode is unknown", follows).where(`spec\.(jobTemplate\.spec\.)?completionMode`),
-	on(ofKubernetes, `spec\.(jobTemplate\.spec\.)?maxFailedIndexes`, `requires indexed`,
+		follows).where(`spec\.podFailurePolicy\.rules[]`),
+	on(ofPodrun, `spec\.\w+`, `requires indexed completion mode`,
+		"podrun says what needs an Indexed Job though the mode is unknown", follows).where(`spec\.completionMode`),
+	on(ofKubernetes, `spec\.maxFailedIndexes`, `requires indexed`,
 		"Kubernetes says of each field of an Indexed Job that it is one",
-		follows).where(`spec\.(jobTemplate\.spec\.)?backoffLimitPerIndex`),
-	on(ofKubernetes, `spec(\.jobTemplate\.spec)?`, `Internal error`, "Kubernetes' validation crashes without `completions`",
-		"podrun says that they are missing.").where(`spec\.(jobTemplate\.spec\.)?completions`),
+		follows).where(`spec\.backoffLimitPerIndex`),
+	on(ofKubernetes, `spec`, `Internal error`, "Kubernetes' validation crashes without `completions`",
+		"podrun says that they are missing.").where(`spec\.completions`),
 	on(ofPodrun, `spec\.selector`, `Required value`, "podrun misses the selector of a DaemonSet",
 		"Kubernetes says that it does not match."),
 	on(ofKubernetes, `metadata\.labels`, `does not match template`,
@@ -223,7 +227,7 @@ var meant = []meaning{
 		"podrun names the field that holds the "+
 			"value.").where(`spec\.(?:initC|c)ontainers[]\.resizePolicy[]\.(resourceName|restartPolicy)`),
 	on(ofKubernetes, `spec\.nodeName`, `schedulingGates`, "Kubernetes refuses `nodeName` beside `schedulingGates`",
-		follows).where(`spec\.(jobTemplate\.spec\.)?schedulingGates`),
+		follows).where(`spec\.schedulingGates`),
 	on(ofKubernetes, `metadata\.annotations.*`, `seccomp|'\.\.'|AppArmor|container not found`,
 		"podrun does not judge the deprecated annotations of seccomp, and of AppArmor only a container's profile",
 		"They count for an API server only, which sets the fields from them. "+ignored),

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/cronjobs"
+	"podrun.io/podrun/internal/workload/jobs"
 )
 
 // workloadText is a workload whose pods have the image i:1, with more lines of its spec.
@@ -244,5 +247,39 @@ func TestBadWorkloadKeepsItsPods(t *testing.T) {
 		if d.Keeps(p) {
 			t.Errorf("%s is retained", p.Name)
 		}
+	}
+}
+
+// TestBadCronJob: while the manifest of a CronJob cannot be used, what is recorded of it and of its Jobs stays. When it
+// is removed, that goes, once its pods are gone.
+func TestBadCronJob(t *testing.T) {
+	t.Parallel()
+	id := func(kind workload.Kind, name string) workload.ID {
+		return workload.ID{Kind: kind, Key: pod.Key{Namespace: "default", Name: name}}
+	}
+	cron, made := id(workload.CronJob, "c"), id(workload.Job, "c-29539325")
+	recorded := workload.Recorded{Histories: workload.Histories{
+		CronJobs: map[workload.ID]*cronjobs.History{cron: {UID: "u", Jobs: []cronjobs.Job{{Name: made.Key.Name}}}},
+		Jobs:     map[workload.ID]*jobs.History{made: {Run: "1"}},
+	}}
+	merge := func(s Snapshot) Desired {
+		s.Source = "/m"
+		return Merge(Sources{Order: []string{"/m"}, Last: map[string]Snapshot{"/m": s}, Recorded: recorded})
+	}
+	_, err := Load([]byte("apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c}\nspec: {schedule: x}\n"), options("/m/c.yaml"))
+	var invalid *InvalidError
+	if !errors.As(err, &invalid) {
+		t.Fatal(err)
+	}
+	bad := Snapshot{Problems: []Problem{{Origin: Origin{Source: SourceFile, Path: "/m/c.yaml"}, Key: invalid.Errors[0].Key, Err: err}}}
+	if d := merge(bad); d.CronJobs[cron] == nil || d.Jobs[made] == nil {
+		t.Errorf("while it is bad: %+v", d.Histories)
+	}
+	if d := merge(Snapshot{}); len(d.CronJobs)+len(d.Jobs) > 0 {
+		t.Errorf("removed: %+v", d.Histories)
+	}
+	recorded.Exists = map[pod.Key]string{{Namespace: "default", Name: "c-29539325-0-node1"}: made.String()}
+	if d := merge(Snapshot{}); d.CronJobs[cron] == nil || d.Jobs[made] == nil {
+		t.Errorf("while its pods end: %+v", d.Histories)
 	}
 }

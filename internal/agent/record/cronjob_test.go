@@ -3,10 +3,13 @@ package record
 import (
 	"errors"
 	"log/slog"
+	"os"
 	"slices"
 	"testing"
 
+	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
 	"podrun.io/podrun/internal/workload/cronjobs"
@@ -66,5 +69,66 @@ func TestCronJobs(t *testing.T) {
 	r.Save(workload.Histories{Jobs: all.Jobs})
 	if got := open().Recorded(); got.Jobs[job] == nil || len(got.CronJobs) != 0 {
 		t.Errorf("after the removal: %+v", got.Histories)
+	}
+}
+
+// events records events as text.
+type events struct{ all []string }
+
+func (e *events) Record(of pod.Event) { e.all = append(e.all, of.Kind+" "+of.Key.Name+": "+of.Message) }
+
+// TestRequests: a request for a Job is answered once its CronJob has recorded the Job, and is not made again. What a
+// CronJob has done is an event once it is recorded.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	dirs := layout.Dirs{Run: t.TempDir()}
+	if err := os.Mkdir(layout.JobRequests(dirs), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	requests, heard := owner.NewJobRequests(dirs, log), &events{}
+	d := &disk{Memory: checkpoint.NewMemory(nil)}
+	r := New(nowhere{})
+	r.Answer(requests, heard)
+	if _, err := r.Recall(checkpoint.NewStoreOn(d, log)); err != nil {
+		t.Fatal(err)
+	}
+	q := cronjobs.Request{UID: "u", Job: "now"}
+	if err := requests.Post(q); err != nil {
+		t.Fatal(err)
+	}
+	id := workload.ID{Kind: workload.CronJob, Key: pod.Key{Namespace: "default", Name: "c"}}
+	save := func(h *cronjobs.History) {
+		r.Save(workload.Histories{CronJobs: map[workload.ID]*cronjobs.History{id: h}})
+	}
+	with := &cronjobs.History{UID: "u", Jobs: []cronjobs.Job{{Name: "now", Manual: true}}}
+	save(with) // which has not seen the request
+	if !requests.Pending(q) {
+		t.Error("answered before it was read")
+	}
+	for name, h := range map[string]*cronjobs.History{
+		"another CronJob": {UID: "v", Jobs: with.Jobs}, "no Job": {UID: "u"},
+	} {
+		if got := r.Recorded().Requests; !slices.Equal(got, []cronjobs.Request{q}) {
+			t.Fatalf("requests: %v", got)
+		}
+		if save(h); !requests.Pending(q) {
+			t.Errorf("%s: answered", name)
+		}
+	}
+	r.Recorded()
+	d.broken, heard.all = true, nil
+	if save(with); !requests.Pending(q) || len(heard.all) > 0 {
+		t.Errorf("answered, or events %q, though the Job is not recorded", heard.all)
+	}
+	d.broken = false
+	if save(with); requests.Pending(q) || !slices.Equal(heard.all, []string{"CronJob c: Created job now"}) {
+		t.Errorf("not answered, or events %q", heard.all)
+	}
+	if err := requests.Post(q); err != nil { // as if it could not be removed
+		t.Fatal(err)
+	}
+	if got := r.Recorded().Requests; len(got) > 0 {
+		t.Errorf("made again: %v", got)
 	}
 }

@@ -180,7 +180,7 @@ func (c *checker) outerAnnotations(object map[string]any, o outer) {
 	given, _ := meta["annotations"].(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		path := o.path + "metadata.annotations[" + key + "]"
-		if key == o.own.name {
+		if key == o.own.name && key != "" {
 			if value, _ := spell(given[key]); value != o.own.value {
 				c.fail(path, fmt.Sprintf("Unsupported value: %q: supported values: %q", value, o.own.value))
 			}
