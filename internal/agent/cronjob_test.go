@@ -8,9 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/runtime/fake"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/cronjobs"
 )
 
 // cronText is a CronJob of an image with more fields of its spec, each a line.
@@ -115,5 +118,49 @@ func TestCronJobAtBoot(t *testing.T) {
 		s.start()
 		s.crons(30*time.Second, "1 active last 00.10 00.00:0/1/0 00.10:1/0/0")
 		s.stop()
+	})
+}
+
+// TestCronJobAsked: a Job that is asked for runs once, also if podrun ends before it has answered, and what happens is
+// events.
+func TestCronJobAsked(t *testing.T) {
+	rt := fake.New("boot-1")
+	rt.AddImage("good:1", fake.Script{Run: time.Minute})
+	s := newServed(t, rt)
+	s.o.machine.wall = time.Now
+	s.put(cronText("good:1", `schedule: "0 0 1 1 *"`, "suspend: true"))
+	synctest.Test(t, func(t *testing.T) {
+		s.t = t
+		s.start()
+		s.after(time.Minute, "no job; ")
+		all, err := status.Workloads(s.o.Dirs)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%v, %v", all, err)
+		}
+		s.stop()
+		requests := owner.NewJobRequests(s.o.Dirs, s.o.Log)
+		q := cronjobs.Request{UID: string(all[0].CronJob().UID), Job: "now"}
+		for range 2 {
+			if err := requests.Post(q); err != nil {
+				t.Fatal(err)
+			}
+			s.start()
+			time.Sleep(2 * time.Minute)
+			if s.after(0, "0 active 1 succeeded 0 failed SuccessCriteriaMet=CompletionsReached Complete=CompletionsReached; now-0-n*"); requests.Pending(q) {
+				t.Error("not answered")
+			}
+			s.stop()
+		}
+		records, err := event.Read(s.o.Dirs)
+		var text []string
+		for _, r := range records {
+			if r.Kind == "CronJob" {
+				text = append(text, fmt.Sprintf("%s/%s %s x%d", r.Namespace, r.Name, r.Message, r.Count))
+			}
+		}
+		want := "default/c Created job now x1, default/c Saw completed job: now, condition: Complete x1"
+		if got := strings.Join(text, ", "); err != nil || got != want {
+			t.Errorf("events: %s, %v; want %s", got, err, want)
+		}
 	})
 }

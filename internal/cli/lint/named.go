@@ -14,8 +14,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Select adds to a selection what manifests have, by the names in them: the Jobs, the CronJobs, and the pods but those of
-// Jobs. It fails if one of the manifests cannot be used.
+// Select adds to a selection what manifests have, by the names in them: the Jobs, the CronJobs, and the pods but those
+// of Jobs. It fails if one of the manifests cannot be used.
 func Select(ctx context.Context, paths []string, stdin io.Reader, into *query.Selection) error {
 	o := Options{Stdin: stdin, NodeName: "node", NoSuffix: true, Rules: support.Rules{IgnoreNodeName: true}}
 	found, err := Check(ctx, paths, o)
