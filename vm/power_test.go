@@ -59,7 +59,7 @@ func powerOff(t *testing.T, without string) {
 	m.write("/etc/pods/web.yaml", inContainer(podOf("web", ends("web"), "terminationGracePeriodSeconds: 10"),
 		fmt.Sprintf("lifecycle: {preStop: {exec: {command: [sh, -c, %q]}}}", now+" >/t/hook")))
 	m.write("/etc/pods/db.yaml", podOf("db", ends("db"), "terminationGracePeriodSeconds: 10", "priorityClassName: system-node-critical"))
-	m.write("/etc/pods/stubborn.yaml", podOf("stubborn", fmt.Sprintf(`trap "" TERM; while :; do %s >/t/stubborn; sleep 0.2; done`, now),
+	m.write("/etc/pods/stubborn.yaml", podOf("stubborn", fmt.Sprintf(`trap "" TERM; while :; do %s >/t/next; mv /t/next /t/stubborn; sleep 0.2; done`, now),
 		fmt.Sprintf("terminationGracePeriodSeconds: %d", stubborn)))
 	m.enable("--shutdown-grace-period=60s", "--shutdown-grace-period-critical-pods=20s")
 	for _, pod := range []string{"web", "db", "stubborn"} {
