@@ -122,6 +122,27 @@ func TestJobOnce(t *testing.T) {
 	})
 }
 
+// TestJobInterrupted: a try that a reboot interrupts counts as a failure, and another one takes its place.
+func TestJobInterrupted(t *testing.T) {
+	rt := fake.New("boot-1")
+	rt.AddImage("good:1", fake.Script{Run: time.Minute})
+	s := newServed(t, rt)
+	s.put(jobText("good:1"))
+	synctest.Test(t, func(t *testing.T) {
+		s.t = t
+		s.start()
+		s.after(30*time.Second, "1 active 0 succeeded 0 failed; work-0-n")
+		s.stop()
+		rt.Reboot("boot-2")
+		s.o.machine.Boot = "boot-2"
+		s.start()
+		s.after(5*time.Second, "0 active 0 succeeded 1 failed; work-0-n?")
+		s.after(20*time.Second, "1 active 0 succeeded 1 failed; work-0-n? work-1-n")
+		s.after(2*time.Minute, "0 active 1 succeeded 1 failed SuccessCriteriaMet=CompletionsReached Complete=CompletionsReached; work-0-n? work-1-n*")
+		s.stop()
+	})
+}
+
 // TestJobPerBoot: with the annotation, a Job runs once in each boot.
 func TestJobPerBoot(t *testing.T) {
 	rt := fake.New("boot-1")
