@@ -122,7 +122,7 @@ var meant = []meaning{
 		"podrun passes over objects that one machine does not need",
 		"A file that is made for a cluster runs as it is; a warning says what each object would have meant, and "+
 			"--strict-kinds refuses it."),
-	on(ofPodrun, `spec\.replicas`, `at most \d+ pods of a workload`, "podrun refuses more than 1000 `replicas`",
+	on(ofPodrun, `spec(\.replicas)?`, `at most \d+ pods of a (workload|manifest)`, "podrun refuses more than 1000 `replicas`",
 		"They are all on this machine; a digit too many must not take it down."),
 	on(ofPodrun, `spec\.(?:initC|c)ontainers[]\.ports[]\.hostPort`, `cannot have the same port`,
 		"podrun refuses a `hostPort` of several replicas",
