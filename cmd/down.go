@@ -13,6 +13,7 @@ import (
 	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/agenterror"
+	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/pod"
 )
@@ -25,7 +26,7 @@ func downCommand(a *app) *cobra.Command {
 		Use:         "down [POD… | --all]",
 		Annotations: map[string]string{annotationQuiet: "yes"},
 		Short:       "Stop and remove pods gracefully",
-		Long:        query.DownHelp,
+		Long:        flags.DownHelp,
 		Example:     "  # remove the pods that once left running\n  podrun down --all",
 		RunE: func(c *cobra.Command, names []string) error {
 			if all == (len(names) > 0) {

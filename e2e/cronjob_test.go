@@ -36,18 +36,10 @@ spec:
 func TestCronJob(t *testing.T) {
 	n := newNode(t)
 	must(t, os.Mkdir(n.path("out"), 0o777))
-	lines := func(name string) map[string]int {
-		text, _ := os.ReadFile(n.path("out", name))
-		count := map[string]int{}
-		for _, line := range strings.Fields(string(text)) {
-			count[line]++
-		}
-		return count
-	}
 	runs := func(name string, want int) {
 		t.Helper()
 		n.await(fmt.Sprintf("%d runs of %s", want, name), func() error {
-			if all := lines(name); len(all) < want {
+			if all := n.written(name); len(all) < want {
 				return fmt.Errorf("runs: %v", all)
 			}
 			return nil
@@ -74,7 +66,7 @@ func TestCronJob(t *testing.T) {
 	n.end(syscall.SIGKILL)
 	n.serve()
 	for name, want := range map[string]int{"boot": 1, "tick": 0, "never": 1} {
-		all := lines(name)
+		all := n.written(name)
 		for run, times := range all {
 			if times != 1 {
 				t.Errorf("%s ran %d times", run, times)

@@ -41,23 +41,25 @@ spec:
 `
 }
 
+// written returns how often each line is in a file that containers write.
+func (n *node) written(name string) map[string]int {
+	text, _ := os.ReadFile(n.path("out", name))
+	count := map[string]int{}
+	for _, line := range strings.Fields(string(text)) {
+		count[line]++
+	}
+	return count
+}
+
 // TestJob: a Job comes to its end although podrun is killed in the middle, a failed index is tried again, no index
 // runs again after its success, and not when podrun starts once more.
 func TestJob(t *testing.T) {
 	n := newNode(t)
 	must(t, os.Mkdir(n.path("out"), 0o777))
-	lines := func(name string) map[string]int {
-		text, _ := os.ReadFile(n.path("out", name))
-		count := map[string]int{}
-		for _, line := range strings.Fields(string(text)) {
-			count[line]++
-		}
-		return count
-	}
 	n.write("job.yaml", indexed(n))
 	n.serve()
 	n.await("two indexes to begin", func() error {
-		if begun := lines("begun"); len(begun) < 2 {
+		if begun := n.written("begun"); len(begun) < 2 {
 			return fmt.Errorf("begun: %v", begun)
 		}
 		return nil
@@ -67,7 +69,7 @@ func TestJob(t *testing.T) {
 	n.ok("wait", "job/render", "--for=condition=Complete", "--timeout=120s")
 	check := func() {
 		t.Helper()
-		begun, done := lines("begun"), lines("done")
+		begun, done := n.written("begun"), n.written("done")
 		if fmt.Sprint(begun) != "map[0:1 1:1 2:2 3:1]" || fmt.Sprint(done) != "map[0:1 1:1 2:1 3:1]" {
 			t.Errorf("begun %v, done %v", begun, done)
 		}

@@ -73,10 +73,7 @@ func TestCronJob(t *testing.T) {
 		s.stop()
 		s.start()
 		s.crons(2*time.Minute, "0 active last 00.10 00.10:0/1/0")
-		s.stop()
-		rt.Reboot("boot-2")
-		s.o.machine.Boot = "boot-2"
-		s.start()
+		s.reboot(rt)
 		s.crons(8*time.Minute, "1 active last 00.20 00.10:0/1/0 00.20:1/0/0")
 		s.crons(3*time.Minute, "0 active last 00.20 00.10:0/1/0 00.20:0/1/0")
 		s.stop()
@@ -112,10 +109,7 @@ func TestCronJobAtBoot(t *testing.T) {
 		s.stop()
 		s.start()
 		s.crons(5*time.Minute, "0 active last 00.00 00.00:0/1/0")
-		s.stop()
-		rt.Reboot("boot-2")
-		s.o.machine.Boot = "boot-2"
-		s.start()
+		s.reboot(rt)
 		s.crons(30*time.Second, "1 active last 00.10 00.00:0/1/0 00.10:1/0/0")
 		s.stop()
 	})

@@ -57,6 +57,14 @@ func (s *served) start() {
 	}
 }
 
+// reboot stops serve and starts it in the second boot.
+func (s *served) reboot(rt *fake.Runtime) {
+	s.stop()
+	rt.Reboot("boot-2")
+	s.o.machine.Boot = "boot-2"
+	s.start()
+}
+
 // after waits and compares the Job's status and the pods that exist.
 func (s *served) after(d time.Duration, want string) {
 	s.t.Helper()
@@ -104,10 +112,7 @@ func TestJobOnce(t *testing.T) {
 		s.stop()
 		s.start()
 		s.after(50*time.Second, complete)
-		s.stop()
-		rt.Reboot("boot-2")
-		s.o.machine.Boot = "boot-2"
-		s.start()
+		s.reboot(rt)
 		s.after(5*time.Minute, complete)
 		s.put(jobText("good:2"))
 		s.after(50*time.Second, "1 active 0 succeeded 0 failed; work-0-n")
@@ -132,10 +137,7 @@ func TestJobInterrupted(t *testing.T) {
 		s.t = t
 		s.start()
 		s.after(30*time.Second, "1 active 0 succeeded 0 failed; work-0-n")
-		s.stop()
-		rt.Reboot("boot-2")
-		s.o.machine.Boot = "boot-2"
-		s.start()
+		s.reboot(rt)
 		s.after(5*time.Second, "0 active 0 succeeded 1 failed; work-0-n?")
 		s.after(20*time.Second, "1 active 0 succeeded 1 failed; work-0-n? work-1-n")
 		s.after(2*time.Minute, "0 active 1 succeeded 1 failed SuccessCriteriaMet=CompletionsReached Complete=CompletionsReached; work-0-n? work-1-n*")
@@ -153,10 +155,7 @@ func TestJobPerBoot(t *testing.T) {
 		s.t = t
 		s.start()
 		s.after(5*time.Minute, "0 active 1 succeeded 0 failed SuccessCriteriaMet=CompletionsReached Complete=CompletionsReached; work-0-n*")
-		s.stop()
-		rt.Reboot("boot-2")
-		s.o.machine.Boot = "boot-2"
-		s.start()
+		s.reboot(rt)
 		s.after(50*time.Second, "1 active 0 succeeded 0 failed; work-0-n")
 		s.stop()
 	})

@@ -53,13 +53,7 @@ func (s *simulation) putCron(n int) {
 		RestartPolicy: v1.RestartPolicyNever, TerminationGracePeriodSeconds: ptr.To[int64](5),
 		Containers: []v1.Container{{Name: "a", Image: image}},
 	}
-	text, err := json.Marshal(c)
-	if err == nil {
-		err = os.WriteFile(path, text, 0o600)
-	}
-	if err != nil {
-		s.w.set(func() { s.w.report("the simulation works", "%v", err) })
-	}
+	s.putObject(path, c)
 }
 
 // changeCron has the CronJob come, change or go.

@@ -44,7 +44,12 @@ func (s *simulation) putJob(n int) {
 		RestartPolicy: v1.RestartPolicyNever, TerminationGracePeriodSeconds: &grace,
 		Containers: []v1.Container{{Name: "a", Image: image}},
 	}
-	text, err := json.Marshal(job)
+	s.putObject(path, job)
+}
+
+// putObject writes the manifest of a workload.
+func (s *simulation) putObject(path string, object any) {
+	text, err := json.Marshal(object)
 	if err == nil {
 		err = os.WriteFile(path, text, 0o600)
 	}

@@ -56,23 +56,32 @@ func (f *Files) write(p *v1.Pod) error {
 	if reflect.DeepEqual(f.last[key], p) { // most are, and that is found sooner than two encodings are made
 		return nil
 	}
-	data, err := json.Marshal(p)
-	if err != nil {
-		return fmt.Errorf("encoding status of %s: %w", key, err)
-	}
-	if err := os.MkdirAll(f.dirs.StatusFiles().Dir(), layout.ModePrivate); err != nil {
-		return fmt.Errorf("writing status of %s: %w", key, err)
-	}
-	if err := sys.WriteFile(f.dirs.StatusFiles().Pod(key), data, 0o600); err != nil {
-		return fmt.Errorf("writing status of %s: %w", key, err)
+	if err := f.put(f.dirs.StatusFiles().Pod(key), p); err != nil {
+		return err
 	}
 	f.last[key] = p
 	return nil
 }
 
+// put replaces the file at path.
+func (f *Files) put(path string, p *v1.Pod) error {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("encoding status of %s: %w", pod.KeyOf(p), err)
+	}
+	err = os.MkdirAll(f.dirs.StatusFiles().Dir(), layout.ModePrivate)
+	if err == nil {
+		err = sys.WriteFile(path, data, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("writing status of %s: %w", pod.KeyOf(p), err)
+	}
+	return nil
+}
+
 // NotOwned records why this process does not own the pod with manifest p, for example because
 // another process does; a nil why removes the record. The pod's status file is then written by the
-// other process.
+// other process. What p points to must not be modified afterwards.
 func (f *Files) NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,24 +92,17 @@ func (f *Files) NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error {
 		}
 		return nil
 	}
-	out := p.DeepCopy()
+	out := *p
 	out.APIVersion, out.Kind = "v1", "Pod"
 	out.Status = v1.PodStatus{Phase: v1.PodPending, Reason: why.Reason, Message: why.Message}
-	if reflect.DeepEqual(f.others[key], out) {
+	if reflect.DeepEqual(f.others[key], &out) {
 		return nil
 	}
-	data, err := json.Marshal(out)
-	if err != nil {
-		return fmt.Errorf("encoding status of %s: %w", key, err)
-	}
-	if err := os.MkdirAll(f.dirs.StatusFiles().Dir(), layout.ModePrivate); err != nil {
-		return fmt.Errorf("writing status of %s: %w", key, err)
-	}
-	if err := sys.WriteFile(f.dirs.StatusFiles().NotOwned(key), data, 0o600); err != nil {
-		return fmt.Errorf("writing status of %s: %w", key, err)
+	if err := f.put(f.dirs.StatusFiles().NotOwned(key), &out); err != nil {
+		return err
 	}
 	delete(f.last, key) // the other process writes it now
-	f.others[key] = out
+	f.others[key] = &out
 	return nil
 }
 

@@ -84,8 +84,7 @@ func workloadOf(w *workload.Workload, d manifest.Desired) (Workload, error) {
 	case *batchv1.CronJob:
 		object = cronJob(o, w, d, &one)
 	case *batchv1.Job:
-		job := o
-		job = job.DeepCopy()
+		job := o.DeepCopy()
 		if history := d.Jobs[w.ID]; history != nil {
 			job.Status, job.UID = history.Status, types.UID(history.Run)
 			if began := history.Began; !began.IsZero() {

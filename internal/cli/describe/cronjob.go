@@ -14,14 +14,17 @@ import (
 
 // CronJobs prints the details of CronJobs with their events.
 func (d *Printer) CronJobs(all []*batchv1.CronJob) error {
+	if len(all) == 0 {
+		return nil
+	}
+	records, unread := event.Read(d.Dirs)
 	for i, c := range all {
 		if i > 0 {
 			fmt.Fprintln(d.Out)
 		}
 		d.cronJob(c)
-		records, err := event.Read(d.Dirs)
-		if err != nil {
-			return err
+		if unread != nil {
+			return unread
 		}
 		var of []event.Record
 		for _, r := range records {

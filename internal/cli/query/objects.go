@@ -16,50 +16,33 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/workload"
 )
 
 // Job returns a Job of the serve that runs, or ran last; nil if it has none of that name.
 func (r *Reader) Job(namespace, name string) (*batchv1.Job, error) {
-	saved, err := r.saved(workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: namespace, Name: name}})
-	if saved == nil || err != nil {
-		return nil, err
-	}
-	job := saved.Job()
-	if job == nil {
-		return nil, fmt.Errorf("reading the status of job %q failed", name)
-	}
-	return job, nil
+	return object(r, workload.Job, namespace, name, status.Workload.Job)
 }
 
 // CronJob returns a CronJob of the serve that runs, or ran last; nil if it has none of that name.
 func (r *Reader) CronJob(namespace, name string) (*batchv1.CronJob, error) {
-	saved, err := r.saved(workload.ID{Kind: workload.CronJob, Key: pod.Key{Namespace: namespace, Name: name}})
+	return object(r, workload.CronJob, namespace, name, status.Workload.CronJob)
+}
+
+// object returns what is saved of a workload as its kind; nil if there is none of that name.
+func object[T any](
+	r *Reader, kind workload.Kind, namespace, name string, as func(status.Workload) *T,
+) (*T, error) {
+	saved, err := r.saved(workload.ID{Kind: kind, Key: pod.Key{Namespace: namespace, Name: name}})
 	if saved == nil || err != nil {
 		return nil, err
 	}
-	c := saved.CronJob()
-	if c == nil {
-		return nil, fmt.Errorf("reading the status of cronjob %q failed", name)
+	o := as(*saved)
+	if o == nil {
+		return nil, fmt.Errorf("reading the status of %s %q failed", strings.ToLower(string(kind)), name)
 	}
-	return c, nil
-}
-
-// CronJobs returns the CronJobs of a selection and those that the arguments `cronjob NAME...` or `cronjob/NAME...`
-// name; none if they name something else.
-func (r *Reader) CronJobs(s Selection, args []string) ([]*batchv1.CronJob, error) {
-	var all []*batchv1.CronJob
-	for _, key := range s.named(workload.CronJob, args) {
-		c, err := r.CronJob(key.Namespace, key.Name)
-		if err == nil && c == nil {
-			err = WorkloadNotFound(workload.ID{Kind: workload.CronJob, Key: key})
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, c)
-	}
-	return all, nil
+	return o, nil
 }
 
 // Deployment returns a Deployment of the serve that runs, or ran last, with the status that its pods give it; nil if it
@@ -170,16 +153,28 @@ func (r *Reader) conditionsOf(id workload.ID) (*v1.Pod, error) {
 // Jobs returns the Jobs of a selection and those that the arguments `job NAME...` or `job/NAME...` name; none if they
 // name something else.
 func (r *Reader) Jobs(s Selection, args []string) ([]*batchv1.Job, error) {
-	var all []*batchv1.Job
-	for _, key := range s.named(workload.Job, args) {
-		job, err := r.Job(key.Namespace, key.Name)
-		if err == nil && job == nil {
-			err = WorkloadNotFound(workload.ID{Kind: workload.Job, Key: key})
+	return objects(workload.Job, s.named(workload.Job, args), r.Job)
+}
+
+// CronJobs returns the CronJobs of a selection and those that the arguments `cronjob NAME...` or `cronjob/NAME...`
+// name; none if they name something else.
+func (r *Reader) CronJobs(s Selection, args []string) ([]*batchv1.CronJob, error) {
+	return objects(workload.CronJob, s.named(workload.CronJob, args), r.CronJob)
+}
+
+// objects returns the workloads of a kind with the keys. One that does not exist is an error.
+func objects[T any](
+	kind workload.Kind, keys []pod.Key, get func(namespace, name string) (*T, error),
+) (all []*T, err error) {
+	for _, key := range keys {
+		o, err := get(key.Namespace, key.Name)
+		if err == nil && o == nil {
+			err = WorkloadNotFound(workload.ID{Kind: kind, Key: key})
 		}
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, job)
+		all = append(all, o)
 	}
 	return all, nil
 }

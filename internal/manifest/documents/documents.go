@@ -165,16 +165,18 @@ func (d Document) Validate(w *workload.Workload, p *v1.Pod) field.ErrorList {
 		errs = workloads.ReplicaSet(o)
 	case *appsv1.StatefulSet:
 		errs = workloads.StatefulSet(o)
-		if long := len(w.Last()); w.Key.Name != "" && long > validation.DNS1123LabelMaxLength {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), w.Key.Name, fmt.Sprintf(
-				hostTooLong, long, validation.DNS1123LabelMaxLength)))
-		}
+		errs = append(errs, longHost(w)...)
 	case *appsv1.DaemonSet:
 		errs = workloads.DaemonSet(o)
 	case *batchv1.Job:
 		errs = workloads.Job(o)
 	case *batchv1.CronJob:
-		errs = append(workloads.CronJob(o), longHost(o, w)...)
+		errs = workloads.CronJob(o)
+		if job := &o.Spec.JobTemplate.Spec; *job.CompletionMode == batchv1.IndexedCompletion && job.Completions != nil {
+			last := *w
+			last.Replicas = int(*job.Completions)
+			errs = append(errs, longHost(&last)...)
+		}
 		spec = spec.Child("jobTemplate", "spec")
 	}
 	number := "replicas"
@@ -191,23 +193,16 @@ func (d Document) Validate(w *workload.Workload, p *v1.Pod) field.ErrorList {
 	return errs
 }
 
-// longHost refuses an Indexed CronJob whose name, with what its pods' names have behind it, is no host name.
-func longHost(c *batchv1.CronJob, w *workload.Workload) field.ErrorList {
-	job := c.Spec.JobTemplate.Spec
-	if *job.CompletionMode != batchv1.IndexedCompletion || job.Completions == nil {
+// longHost refuses a name with which that of the last pod is no host name.
+func longHost(w *workload.Workload) field.ErrorList {
+	long := len(w.Last())
+	if w.Key.Name == "" || long <= validation.DNS1123LabelMaxLength {
 		return nil
 	}
-	last := *w
-	last.Replicas = int(*job.Completions)
-	if long := len(last.Last()); long > validation.DNS1123LabelMaxLength {
-		return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), w.Key.Name, fmt.Sprintf(
-			hostTooLong, long, validation.DNS1123LabelMaxLength))}
-	}
-	return nil
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), w.Key.Name, fmt.Sprintf(
+		"the name of its last pod is a host name, of %d characters; the maximum is %d",
+		long, validation.DNS1123LabelMaxLength))}
 }
-
-// hostTooLong says of a workload how long the host name of its last pod is, and how long it may be.
-const hostTooLong = "the name of its last pod is a host name, of %d characters; the maximum is %d"
 
 // samePorts refuses the ports of the host that several pods of one template would have. spec is the path of what has
 // the template.

@@ -30,11 +30,7 @@ func cronJobMetrics() []podMetric {
 
 // describeCronJobs returns the descriptions of the metrics of CronJobs, by name.
 func describeCronJobs() map[string]*prometheus.Desc {
-	out := map[string]*prometheus.Desc{}
-	for _, m := range cronJobMetrics() {
-		out[m.name] = prometheus.NewDesc(m.name, m.help, append([]string{"namespace", "cronjob"}, m.labels...), nil)
-	}
-	return out
+	return describe("", cronJobMetrics(), "namespace", "cronjob")
 }
 
 // collectCronJobs emits the metrics of the CronJobs.

@@ -32,11 +32,7 @@ func jobMetrics() []podMetric {
 
 // describeJobs returns the descriptions of the metrics of Jobs, by name.
 func describeJobs() map[string]*prometheus.Desc {
-	out := map[string]*prometheus.Desc{}
-	for _, m := range jobMetrics() {
-		out[m.name] = prometheus.NewDesc(m.name, m.help, append([]string{"namespace", "job_name"}, m.labels...), nil)
-	}
-	return out
+	return describe("", jobMetrics(), "namespace", "job_name")
 }
 
 // collectJobs emits the metrics of the Jobs.

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -80,16 +82,18 @@ const (
 
 // describePods returns the descriptions of the metrics of pods and containers, by name.
 func describePods() map[string]*prometheus.Desc {
+	out := describe("", podMetrics(), podLabels...)
+	maps.Copy(out, describe(ofContainer, containerMetrics(), podLabels...))
+	maps.Copy(out, describe(ofInit, containerMetrics(), podLabels...))
+	return out
+}
+
+// describe returns the descriptions of metrics whose names begin with prefix, by name. Each has the labels first.
+func describe(prefix string, all []podMetric, first ...string) map[string]*prometheus.Desc {
 	out := map[string]*prometheus.Desc{}
-	add := func(prefix string, all []podMetric) {
-		for _, m := range all {
-			labels := append(append([]string{}, podLabels...), m.labels...)
-			out[prefix+m.name] = prometheus.NewDesc(prefix+m.name, m.help, labels, nil)
-		}
+	for _, m := range all {
+		out[prefix+m.name] = prometheus.NewDesc(prefix+m.name, m.help, slices.Concat(first, m.labels), nil)
 	}
-	add("", podMetrics())
-	add(ofContainer, containerMetrics())
-	add(ofInit, containerMetrics())
 	return out
 }
 
