@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // cron is a CronJob whose runs add a line, the name of the pod, to a file of the machine.
@@ -38,7 +39,8 @@ func TestCronJob(t *testing.T) {
 	must(t, os.Mkdir(n.path("out"), 0o777))
 	runs := func(name string, want int) {
 		t.Helper()
-		n.await(fmt.Sprintf("%d runs of %s", want, name), func() error {
+		// The next minute may be a minute away.
+		await(t, time.Minute+patience, fmt.Sprintf("%d runs of %s", want, name), func() error {
 			if all := n.written(name); len(all) < want {
 				return fmt.Errorf("runs: %v", all)
 			}
