@@ -128,7 +128,7 @@ func (r *Record) Add(c *checkpoint.Checkpoint) {
 	if of == "" {
 		return
 	}
-	ended := len(c.Instances) > 0 && allExited(c)
+	ended := len(c.Instances) > 0 && allOver(c)
 	r.exists[c.Key()] = of
 	if isJob(c.Pod) {
 		r.pods[c.Key()] = jobs.Observed{Run: workload.RunOf(c.Pod), Ended: ended}
@@ -372,12 +372,15 @@ func (r *Record) ended(p *v1.Pod) bool {
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return true
 	}
-	return err == nil && allExited(c)
+	return err == nil && allOver(c)
 }
 
-// allExited reports that none of the instances that are recorded may run.
-func allExited(c *checkpoint.Checkpoint) bool {
-	return !slices.ContainsFunc(c.Instances, func(i pod.Container) bool { return i.State != pod.Exited })
+// allOver reports that none of the instances that are recorded may run. One that another program has removed from the
+// engine has no exit: what was left of it has ended when its sandbox is removed.
+func allOver(c *checkpoint.Checkpoint) bool {
+	return !slices.ContainsFunc(c.Instances, func(i pod.Container) bool {
+		return i.State != pod.Exited && (i.State != pod.Running || c.Sandbox(i.SandboxID) != nil)
+	})
 }
 
 // sameForJob reports that two statuses of a pod mean the same for its Job.

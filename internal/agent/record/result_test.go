@@ -2,6 +2,7 @@ package record
 
 import (
 	"log/slog"
+	"strconv"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -32,10 +33,14 @@ func TestResultOfARecordedEnd(t *testing.T) {
 	if err := store.Create(p, owner.Serve); err != nil {
 		t.Fatal(err)
 	}
-	set := func(state pod.State) {
+	set := func(states ...pod.State) {
 		t.Helper()
 		if err := store.Update(p.UID, func(c *checkpoint.Checkpoint) {
-			c.Instances = []pod.Container{{ID: "1", Name: "c", UID: p.UID, State: state}}
+			c.Sandboxes, c.Instances = []pod.Sandbox{{ID: "s", UID: p.UID}}, nil
+			for n, state := range states {
+				i := pod.Container{ID: strconv.Itoa(n), Name: "c", UID: p.UID, SandboxID: "s", Attempt: n, State: state}
+				c.Instances = append(c.Instances, i)
+			}
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -64,5 +69,16 @@ func TestResultOfARecordedEnd(t *testing.T) {
 	set(pod.Exited)
 	if ended, changed := publish(v1.PodSucceeded); !ended || !changed {
 		t.Errorf("a recorded end: %v, changed %v", ended, changed)
+	}
+	// Another program has removed the first instance while it ran.
+	set(pod.Running, pod.Exited)
+	if ended, _ := publish(v1.PodSucceeded); ended {
+		t.Error("a pod has ended of which an instance may run")
+	}
+	if err := store.Update(p.UID, func(c *checkpoint.Checkpoint) { c.DropSandbox("s") }); err != nil {
+		t.Fatal(err)
+	}
+	if ended, changed := publish(v1.PodSucceeded); !ended || !changed {
+		t.Errorf("an end without a sandbox: %v, changed %v", ended, changed)
 	}
 }
