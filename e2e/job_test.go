@@ -1,12 +1,17 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -127,6 +132,54 @@ spec:
 		}
 	}
 	n.diff(0)
+}
+
+// TestJobWithoutAContainer: another program removes the container of a Job's pod while it runs. It starts again, and the
+// Job is complete when it ends.
+func TestJobWithoutAContainer(t *testing.T) {
+	n := newNode(t)
+	must(t, os.Mkdir(n.path("out"), 0o777))
+	n.write("job.yaml", `apiVersion: batch/v1
+kind: Job
+metadata: {name: short}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: c
+        image: `+box+`
+        command: [sh, -c, "echo x >>/out/begun; mkdir /out/first && sleep 600; true"]
+        volumeMounts: [{name: out, mountPath: /out}]
+      volumes: [{name: out, hostPath: {path: `+n.path("out")+`}}]
+`)
+	n.serve()
+	n.await("the pod to begin", func() error {
+		if begun := n.written("begun"); begun["x"] != 1 {
+			return fmt.Errorf("begun: %v", begun)
+		}
+		return nil
+	})
+	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(context.Background(), filepath.Base(n.dir)), patience)
+	defer cancel()
+	address := setup.address
+	if address == "embedded" {
+		address = n.path("run", "containerd", "containerd.sock")
+	}
+	c, err := client.New(address, client.WithTimeout(5*time.Second))
+	must(t, err)
+	defer c.Close()
+	found, err := c.Containers(ctx)
+	must(t, err)
+	if len(found) != 1 {
+		t.Fatalf("%d containers", len(found))
+	}
+	must(t, c.ContainerService().Delete(ctx, found[0].ID())) // its process goes on, for now
+	n.ok("wait", "job/short", "--for=condition=Complete", "--timeout=60s")
+	if begun := n.written("begun"); begun["x"] != 2 {
+		t.Errorf("begun: %v", begun)
+	}
 }
 
 // TestJobOfOnce: once ends with the result of a Job.
