@@ -51,7 +51,9 @@ type Record struct {
 	crons  map[workload.ID]*cronjobs.History
 	// frozen are the Jobs and CronJobs whose stored history cannot be read.
 	frozen map[workload.ID]bool
-	failed error // why a run could not be stored last
+	// unsure are those whose last change in the store has failed: it may have happened.
+	unsure map[workload.ID]bool
+	failed error // why the store could not be changed last
 	// asked are the requests that the last Recorded has returned, and answered those that must not be made again.
 	asked    []cronjobs.Request
 	answered map[cronjobs.Request]bool
@@ -70,7 +72,7 @@ func New(to reconcile.Publisher) *Record {
 		log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1),
 		exists: map[pod.Key]string{}, pods: map[pod.Key]jobs.Observed{}, jobs: map[workload.ID]*jobs.History{},
 		crons: map[workload.ID]*cronjobs.History{}, frozen: map[workload.ID]bool{},
-		answered: map[cronjobs.Request]bool{},
+		unsure: map[workload.ID]bool{}, answered: map[cronjobs.Request]bool{},
 	}
 }
 
@@ -231,7 +233,8 @@ func (r *Record) Save(all workload.Histories) (failed map[workload.ID]bool) {
 	failed = map[workload.ID]bool{}
 	before := maps.Clone(r.crons)
 	// What a CronJob starts is recorded before the run of the Job is.
-	last := errors.Join(save(r, r.crons, all.CronJobs, failed), save(r, r.jobs, all.Jobs, failed))
+	last := save(r, workload.CronJob, r.crons, all.CronJobs, failed)
+	last = errors.Join(last, save(r, workload.Job, r.jobs, r.withNamed(all.Jobs, failed), failed))
 	if last != nil && !errtext.Same(last, r.failed) {
 		r.log.Error("the run of a Job could not be recorded: nothing is done for it; retrying", "err", last)
 	}
@@ -250,6 +253,30 @@ func (r *Record) Save(all workload.Histories) (failed map[workload.ID]bool) {
 	return failed
 }
 
+// withNamed returns runs with those that stay because the record of a CronJob that could not be changed names their
+// Jobs: without its run, such a Job would run again. It adds these Jobs to failed.
+func (r *Record) withNamed(
+	runs map[workload.ID]*jobs.History, failed map[workload.ID]bool,
+) map[workload.ID]*jobs.History {
+	all := map[workload.ID]*jobs.History{}
+	maps.Copy(all, runs)
+	for id, h := range r.crons {
+		if !failed[id] {
+			continue
+		}
+		for _, made := range id.Made(h) {
+			if runs[made] != nil {
+				continue
+			}
+			failed[made] = true
+			if run := r.jobs[made]; run != nil {
+				all[made] = run
+			}
+		}
+	}
+	return all
+}
+
 // answer removes the requests whose Job a CronJob has. The Job is recorded, and no pod of it has begun.
 func (r *Record) answer(h *cronjobs.History) {
 	for _, q := range r.asked {
@@ -260,30 +287,45 @@ func (r *Record) answer(h *cronjobs.History) {
 	}
 }
 
-// save makes the store, and stored, have the histories in all alone. It adds those that could not be stored to failed.
-func save[H any](r *Record, stored, all map[workload.ID]*H, failed map[workload.ID]bool) (last error) {
+// save makes the store, and stored, have the histories in all alone, of one kind. It adds to failed those that could
+// not be stored or removed, which must be tried again.
+func save[H any](
+	r *Record, kind workload.Kind, stored, all map[workload.ID]*H, failed map[workload.ID]bool,
+) (last error) {
+	known := maps.Clone(r.unsure)
 	for id := range stored {
-		if all[id] != nil {
+		known[id] = true
+	}
+	for id := range known {
+		if id.Kind != kind || all[id] != nil {
 			continue
 		}
-		if r.store != nil {
-			if last = r.store.RemoveRun(runOf(id, nil)); last != nil {
-				continue // tried again with the next change
-			}
+		if err := r.remove(id); err != nil {
+			failed[id], r.unsure[id], last = true, true, err
+			continue
 		}
 		delete(stored, id)
+		delete(r.unsure, id)
 	}
 	for id, history := range all {
-		if reflect.DeepEqual(stored[id], history) {
+		if !r.unsure[id] && reflect.DeepEqual(stored[id], history) {
 			continue
 		}
 		if err := r.write(id, history); err != nil {
-			failed[id], last = true, err
+			failed[id], r.unsure[id], last = true, true, err
 			continue
 		}
 		stored[id] = history
+		delete(r.unsure, id)
 	}
 	return last
+}
+
+func (r *Record) remove(id workload.ID) error {
+	if r.store == nil {
+		return nil
+	}
+	return r.store.RemoveRun(runOf(id, nil))
 }
 
 // write stores a history.

@@ -28,7 +28,7 @@ type Record interface {
 	// Changed is sent to when the record may have changed in a way that matters.
 	Changed() <-chan struct{}
 	// Save records the histories of Jobs and CronJobs, durably, and forgets those that are not among them. It returns
-	// what could not be recorded; nothing may be done that has not been.
+	// what could not be recorded or forgotten, to be tried again; nothing may be done that has not been recorded.
 	Save(all workload.Histories) (failed map[workload.ID]bool)
 	// Sent records that the pods were handed on, so that they may exist from now on.
 	Sent(pods map[pod.Key]*v1.Pod)
@@ -38,7 +38,7 @@ type Record interface {
 type Mux struct {
 	sources manifest.Sources
 	record  Record
-	// unsaved reports that the runs of some Jobs could not be recorded.
+	// unsaved reports that the runs of some Jobs could not be recorded, or forgotten.
 	unsaved bool
 }
 
