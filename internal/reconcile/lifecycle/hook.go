@@ -104,7 +104,8 @@ func (r *Hooks) Start(ctx context.Context, s revision.State, seen pod.Observed) 
 		for i := range mine.Containers {
 			c := &mine.Containers[i]
 			spec := pod.FindContainer(s.Pod, c.Name)
-			if spec == nil || c.State == pod.Created {
+			// What another manifest has left under the same UID has other hooks and probes.
+			if spec == nil || c.State == pod.Created || s.Unwants(*c) {
 				continue
 			}
 			switch h := r.results.hooks.post[c.ID]; {
