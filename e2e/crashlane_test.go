@@ -225,7 +225,12 @@ func (l *lane) ask(question func(ctx context.Context, c *client.Client) error) e
 	if l.server != nil {
 		address = l.server.Address
 	}
-	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(context.Background(), l.namespace()), 20*time.Second)
+	return askContainerd(address, l.namespace(), question)
+}
+
+// askContainerd asks the containerd of that address about a namespace.
+func askContainerd(address, namespace string, question func(ctx context.Context, c *client.Client) error) error {
+	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(context.Background(), namespace), 20*time.Second)
 	defer cancel()
 	c, err := client.New(address, client.WithTimeout(5*time.Second))
 	if err != nil {

@@ -17,18 +17,7 @@ kind: CronJob
 metadata: {name: ` + name + meta + `}
 spec:
   schedule: "` + schedule + `"
-  jobTemplate:
-    spec:
-      template:
-        spec:
-          restartPolicy: Never
-          terminationGracePeriodSeconds: 1
-          containers:
-          - name: c
-            image: ` + box + `
-            command: [sh, -c, "hostname >>/out/` + name + `; sleep 1"]
-            volumeMounts: [{name: out, mountPath: /out}]
-          volumes: [{name: out, hostPath: {path: ` + n.path("out") + `}}]
+  jobTemplate: {spec: {template: ` + writing(n, "hostname >>/out/"+name+"; sleep 1") + `}}
 `
 }
 

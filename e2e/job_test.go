@@ -8,10 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/pkg/namespaces"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -44,6 +42,13 @@ spec:
         volumeMounts: [{name: out, mountPath: /out}]
       volumes: [{name: out, hostPath: {path: ` + n.path("out") + `}}]
 `
+}
+
+// writing is the template of a pod that runs a shell command with the directory of the machine in which it writes.
+func writing(n *node, command string) string {
+	return fmt.Sprintf(`{spec: {restartPolicy: Never, terminationGracePeriodSeconds: 1,
+  containers: [{name: c, image: %q, command: [sh, -c, %q], volumeMounts: [{name: out, mountPath: /out}]}],
+  volumes: [{name: out, hostPath: {path: %q}}]}}`, box, command, n.path("out"))
 }
 
 // written returns how often each line is in a file that containers write.
@@ -142,17 +147,7 @@ func TestJobWithoutAContainer(t *testing.T) {
 	n.write("job.yaml", `apiVersion: batch/v1
 kind: Job
 metadata: {name: short}
-spec:
-  template:
-    spec:
-      restartPolicy: Never
-      terminationGracePeriodSeconds: 1
-      containers:
-      - name: c
-        image: `+box+`
-        command: [sh, -c, "echo x >>/out/begun; mkdir /out/first && sleep 600; true"]
-        volumeMounts: [{name: out, mountPath: /out}]
-      volumes: [{name: out, hostPath: {path: `+n.path("out")+`}}]
+spec: {template: `+writing(n, "echo x >>/out/begun; mkdir /out/first && sleep 600; true")+`}
 `)
 	n.serve()
 	n.await("the pod to begin", func() error {
@@ -161,21 +156,17 @@ spec:
 		}
 		return nil
 	})
-	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(context.Background(), filepath.Base(n.dir)), patience)
-	defer cancel()
 	address := setup.address
 	if address == "embedded" {
 		address = n.path("run", "containerd", "containerd.sock")
 	}
-	c, err := client.New(address, client.WithTimeout(5*time.Second))
-	must(t, err)
-	defer c.Close()
-	found, err := c.Containers(ctx)
-	must(t, err)
-	if len(found) != 1 {
-		t.Fatalf("%d containers", len(found))
-	}
-	must(t, c.ContainerService().Delete(ctx, found[0].ID())) // its process goes on, for now
+	must(t, askContainerd(address, filepath.Base(n.dir), func(ctx context.Context, c *client.Client) error {
+		found, err := c.Containers(ctx)
+		if err != nil || len(found) != 1 {
+			return fmt.Errorf("%d containers: %w", len(found), err)
+		}
+		return c.ContainerService().Delete(ctx, found[0].ID()) // its process goes on, for now
+	}))
 	n.ok("wait", "job/short", "--for=condition=Complete", "--timeout=60s")
 	if begun := n.written("begun"); begun["x"] != 2 {
 		t.Errorf("begun: %v", begun)
