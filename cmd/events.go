@@ -12,12 +12,11 @@ import (
 func eventsCommand(a *app) *cobra.Command {
 	var f list.EventFlags
 	c := &cobra.Command{
-		Use:   "events [POD]",
-		Short: "Show events, oldest first",
-		Long:  list.EventsHelp,
-		Example: "  podrun events\n  podrun events web -w\n" +
-			"  podrun events -A --types Warning\n  podrun events web -o json",
-		Args: argCount(0, 1),
+		Use:     "events [POD]",
+		Short:   "Show events, oldest first",
+		Long:    list.EventsHelp,
+		Example: list.EventsExample,
+		Args:    argCount(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			name := query.BareName(f.Pod)
 			if len(args) > 0 {

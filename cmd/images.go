@@ -16,11 +16,10 @@ import (
 
 func imagesCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "images",
-		Short: "List, pull, load, save and remove images",
-		Long:  "images lists the images in podrun's containerd namespace.",
-		Example: "  podrun images\n  podrun images pull docker.io/library/nginx:1.29\n" +
-			"  podrun images load web.tar\n  podrun images prune",
+		Use:     "images",
+		Short:   "List, pull, load, save and remove images",
+		Long:    "images lists the images in podrun's containerd namespace.",
+		Example: images.Example,
 	}
 	listsImages(a, c)
 	var loads images.LoadFlags

@@ -157,6 +157,7 @@ func (a *app) commands(root *cobra.Command) {
 		portForwardCommand(a),
 		cpCommand(a),
 		topCommand(a),
+		historyCommand(a),
 		waitCommand(a))
 	add(groupOther,
 		validateCommand(a),

@@ -14,22 +14,16 @@ import (
 
 func serveCommand(a *app) *cobra.Command {
 	var r flags.Run
-	var stopPods bool
+	var pods flags.ServedPods
 	var garbage flags.Garbage
 	var listen flags.Listen
 	var shutdown flags.Shutdown
 	c := &cobra.Command{
-		Use:   "serve",
-		Short: "Keep the pods of all manifests running",
-		Long:  flags.ServeHelp,
-		Example: "  # run the pods of a machine\n  podrun serve --manifests /etc/pods\n\n" +
-			"  # two sources, separate directories, JSON logs\n" +
-			"  podrun serve --manifests /etc/pods --manifests /srv/extra.yaml \\\n" +
-			"    --root-dir /data/podrun --log-format json\n\n" +
-			"  # run the pods that a server returns; ps does not show a secret in an environment variable\n" +
-			"  PODRUN_MANIFEST_URL_HEADER='Authorization: Bearer s3cret' \\\n" +
-			"    podrun serve --manifest-url https://pods.example/node1.yaml",
-		Args: argCount(0, 0),
+		Use:     "serve",
+		Short:   "Keep the pods of all manifests running",
+		Long:    flags.ServeHelp,
+		Example: flags.ServeExample,
+		Args:    argCount(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			o := a.agentOptions()
 			if err := r.Options(c.Flags(), &o); err != nil {
@@ -48,14 +42,15 @@ func serveCommand(a *app) *cobra.Command {
 				return err
 			}
 			cli.IgnoreSIGPIPE() // the pods must run on even if nobody reads the log
-			o.Hurry, o.Watchdog, o.Config = a.signals.Second(), sdnotify.Watchdog(), flags.Config(o)
-			return agenterror.Explain(c.Context(), c.CommandPath(), agent.Serve(c.Context(), o, stopPods))
+			o.Hurry, o.Watchdog, o.Sources.Rollback = a.signals.Second(), sdnotify.Watchdog(), pods.Rollback
+			o.Config = flags.Config(o)
+			return agenterror.Explain(c.Context(), c.CommandPath(), agent.Serve(c.Context(), o, pods.Stop))
 		},
 	}
 	listen.Add(c.Flags())
 	r.Add(c.Flags())
 	garbage.Add(c.Flags())
 	shutdown.Add(c.Flags())
-	c.Flags().BoolVar(&stopPods, "stop-pods", false, "stop and remove the pods when serve ends")
+	pods.Add(c.Flags())
 	return c
 }

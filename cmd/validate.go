@@ -14,12 +14,11 @@ func validateCommand(a *app) *cobra.Command {
 	var output string
 	var loading flags.Loading
 	c := &cobra.Command{
-		Use:   "validate FILE|DIR|-...",
-		Short: "Check manifests as serve would",
-		Long:  lint.ValidateHelp,
-		Example: "  podrun validate /etc/pods\n  podrun validate web.yaml job.yaml -o json\n" +
-			"  podrun get pods -o yaml | podrun validate -",
-		Args: argCount(1, unlimited),
+		Use:     "validate FILE|DIR|-...",
+		Short:   "Check manifests as serve would",
+		Long:    lint.ValidateHelp,
+		Example: lint.ValidateExample,
+		Args:    argCount(1, unlimited),
 		RunE: func(c *cobra.Command, paths []string) error {
 			if output != "text" && output != "json" {
 				return usage(c, fmt.Errorf("-o %q: must be text or json", output))

@@ -13,12 +13,10 @@ func waitCommand(a *app) *cobra.Command {
 	var f flags.Pods
 	var w query.Wait
 	c := &cobra.Command{
-		Use:   "wait POD… | job/NAME… | -l SELECTOR | --all | -f FILE --for=CONDITION",
-		Short: "Wait until pods are ready, done or removed",
-		Long:  query.WaitHelp,
-		Example: "  podrun wait web --for=condition=Ready --timeout 60s\n  podrun wait job --for=phase=Succeeded\n" +
-			"  podrun wait web db --for=delete\n  podrun wait pods --all --for=condition=Ready\n" +
-			"  podrun wait job backup --for=condition=Complete",
+		Use:     "wait POD… | job/NAME… | -l SELECTOR | --all | -f FILE --for=CONDITION",
+		Short:   "Wait until pods are ready, done or removed",
+		Long:    query.WaitHelp,
+		Example: query.WaitExample,
 		RunE: func(c *cobra.Command, args []string) error {
 			names, err := w.Parse(a.pods(), f.Namespace, args, f.Selector != "" || len(f.Files) > 0)
 			if err != nil {

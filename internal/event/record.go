@@ -140,8 +140,11 @@ func (r Record) Event() v1.Event {
 	if namespace == "" {
 		kind, namespace = "Node", metav1.NamespaceDefault
 	}
-	if r.Kind != "" {
+	switch {
+	case r.Kind == "Job" || r.Kind == "CronJob":
 		version = "batch/v1"
+	case r.Kind != "":
+		version = "apps/v1"
 	}
 	e := v1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}}
 	h := fnv.New64a()

@@ -141,11 +141,15 @@ func (s Sources) annotateConfig(d *Desired) {
 			}
 			all = append(all, one)
 		}
-		hash := Digest(decode.Canonical(all))
-		marked.Annotations[AnnotationConfig] = hash
-		if !given[p.UID] {
-			SetUID(marked, pod.UID(Digest([]byte(p.UID), "\nconfig:", hash)))
-		}
+		SetConfig(marked, Digest(decode.Canonical(all)), given[p.UID])
+	}
+}
+
+// SetConfig sets AnnotationConfig of p, and the UID of what then is another pod, unless its manifest gives that.
+func SetConfig(p *v1.Pod, hash string, given bool) {
+	p.Annotations[AnnotationConfig] = hash
+	if !given {
+		SetUID(p, pod.UID(Digest([]byte(p.UID), "\nconfig:", hash)))
 	}
 }
 

@@ -35,13 +35,15 @@ const (
 	// AnnotationNext is set on pods in output only: the time at which a failed action is tried
 	// again, RFC 3339.
 	AnnotationNext = "podrun.io/next-attempt"
+	// AnnotationRolledBack says why a pod runs a former revision of its manifest; other pods do not have it.
+	AnnotationRolledBack = "podrun.io/rolled-back"
 )
 
 // OwnAnnotations returns the annotations that podrun alone writes.
 func OwnAnnotations() []string {
 	return []string{
 		AnnotationHash, AnnotationManifestHash, AnnotationSource, AnnotationSeen, AnnotationManifest, AnnotationConfig,
-		AnnotationError, AnnotationWarnings, AnnotationNext, workload.Annotation,
+		AnnotationError, AnnotationWarnings, AnnotationNext, AnnotationRolledBack, workload.Annotation,
 	}
 }
 
@@ -220,8 +222,9 @@ type Desired struct {
 	Arrived map[pod.Key]bool
 	// Next is when to merge again even if nothing changes; zero: never.
 	Next time.Time
-	// Objects are the ConfigMaps and Secrets that the pods may refer to.
+	// Objects are the ConfigMaps and Secrets that the pods may refer to, Former those of pods of former revisions.
 	Objects  pod.Objects
+	Former   map[pod.Key]pod.Objects
 	Problems []Problem
 	// Warnings are about documents that are used nevertheless.
 	Warnings []Problem
@@ -233,6 +236,14 @@ type Desired struct {
 	// Complete is set once every source was read. While it is false, nothing may be removed because
 	// it is not desired.
 	Complete bool
+}
+
+// ObjectsOf returns the ConfigMaps and Secrets that a pod may refer to.
+func (d Desired) ObjectsOf(key pod.Key) pod.Objects {
+	if former, is := d.Former[key]; is {
+		return former
+	}
+	return d.Objects
 }
 
 // Keeps reports whether a pod that is not in Pods must not be removed, because the content of its

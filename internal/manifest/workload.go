@@ -173,16 +173,22 @@ func (s Sources) expand(d *Desired) []definition {
 	s.keepHistories(d)
 	var pods []definition
 	for _, instance := range plan.Pods {
-		w, p := instance.Workload, instance.Pod
-		switch {
-		case instance.Run != "":
-			SetUID(p, pod.UID(Digest([]byte(instance.Run), "\npod:", p.Name)))
-		case p.Name != w.Template.Name:
-			SetUID(p, pod.UID(Digest([]byte(w.Template.UID), "\npod:", p.Name)))
-		}
-		pods = append(pods, definition{p, waiting[slices.Index(used, cmp.Or(w.Owner, w))]})
+		w := instance.Workload
+		pods = append(pods, definition{Identified(instance), waiting[slices.Index(used, cmp.Or(w.Owner, w))]})
 	}
 	return pods
+}
+
+// Identified returns the pod of a workload with its UID.
+func Identified(one workload.Instance) *v1.Pod {
+	p, template := one.Pod, one.Workload.Template
+	switch {
+	case one.Run != "":
+		SetUID(p, pod.UID(Digest([]byte(one.Run), "\npod:", p.Name)))
+	case p.Name != template.Name:
+		SetUID(p, pod.UID(Digest([]byte(template.UID), "\npod:", p.Name)))
+	}
+	return p
 }
 
 // keepHistories adds the recorded histories of Jobs and CronJobs that no manifest has, as long as one may be in a

@@ -108,7 +108,7 @@ func (l *Loop) distribute(ctx context.Context, d manifest.Desired) {
 	}
 	for key, p := range d.Pods {
 		delete(l.strays, key)
-		l.worker(ctx, key).mailbox.put(desiredPod{pod: p, bad: l.problems.Of(p), objects: d.Objects})
+		l.worker(ctx, key).mailbox.put(desiredPod{pod: p, bad: l.problems.Of(p), objects: d.ObjectsOf(key)})
 	}
 	for key, w := range l.workers {
 		if d.Pods[key] == nil {
@@ -175,7 +175,7 @@ func (l *Loop) worker(ctx context.Context, key pod.Key) *worker {
 func (l *Loop) retire(ctx context.Context, w *worker) {
 	delete(l.workers, w.key)
 	if p := l.last.Pods[w.key]; p != nil {
-		l.worker(ctx, w.key).mailbox.put(desiredPod{pod: p, bad: l.problems.Of(p), objects: l.last.Objects})
+		l.worker(ctx, w.key).mailbox.put(desiredPod{pod: p, bad: l.problems.Of(p), objects: l.last.ObjectsOf(w.key)})
 	}
 }
 

@@ -24,7 +24,7 @@ type Summary struct {
 // Summarize counts the pods of a workload. updated reports that a pod runs the document's template.
 func Summarize(o runtime.Object, desired int, pods []*v1.Pod, updated func(*v1.Pod) bool, now time.Time) Summary {
 	s := Summary{Desired: int32(desired)}
-	settled := minReady(o)
+	settled := MinReady(o)
 	for _, p := range pods {
 		if p.DeletionTimestamp != nil {
 			continue
@@ -47,8 +47,8 @@ func Summarize(o runtime.Object, desired int, pods []*v1.Pod, updated func(*v1.P
 	return s
 }
 
-// minReady returns the minReadySeconds of a workload.
-func minReady(o runtime.Object) time.Duration {
+// MinReady returns the minReadySeconds of a workload.
+func MinReady(o runtime.Object) time.Duration {
 	var seconds int32
 	switch o := o.(type) {
 	case *appsv1.Deployment:

@@ -21,6 +21,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload/cronjobs"
 	"podrun.io/podrun/internal/workload/jobs"
+	"podrun.io/podrun/internal/workload/revisions"
 )
 
 // Annotation is set on the pods of a workload: the workload's kind and name, such as Deployment/web.
@@ -35,6 +36,8 @@ type Kind string
 
 // The kinds of workloads.
 const (
+	// Pod is not the kind of a workload, but of what has revisions as a workload has.
+	Pod         Kind = "Pod"
 	CronJob     Kind = "CronJob"
 	DaemonSet   Kind = "DaemonSet"
 	Deployment  Kind = "Deployment"
@@ -113,7 +116,11 @@ type Recorded struct {
 	Histories
 	// Pods is what is known of the pods of Jobs.
 	Pods map[pod.Key]jobs.Observed
-	// Frozen are the Jobs and CronJobs whose histories could not be recorded or read: nothing new is decided for them.
+	// Running is what is known of the pods of what has revisions, and Tried for how long the revision that is being
+	// tried has been.
+	Running map[pod.Key]revisions.Observed
+	Tried   map[ID]time.Duration
+	// Frozen are those whose histories could not be recorded or read: nothing new is decided for them.
 	Frozen map[ID]bool
 	// Boot is the kernel's boot ID.
 	Boot string
@@ -124,11 +131,12 @@ type Recorded struct {
 	Clock cronjobs.Trust
 }
 
-// Histories are what is recorded of Jobs and CronJobs.
+// Histories are what is recorded of Jobs and CronJobs, and of the revisions of pods and other workloads.
 type Histories struct {
 	// Jobs has the run of each Job that has begun.
-	Jobs     map[ID]*jobs.History
-	CronJobs map[ID]*cronjobs.History
+	Jobs      map[ID]*jobs.History
+	CronJobs  map[ID]*cronjobs.History
+	Revisions map[ID]*revisions.History
 }
 
 // Plan is the result of Expand.

@@ -10,7 +10,9 @@ package nodeinfo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -24,6 +26,7 @@ import (
 	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/server"
@@ -188,7 +191,7 @@ func (n node) Health() []server.Check {
 	return []server.Check{{Name: "relist", Err: n.Healthy()}, {Name: "containerd", Err: away}}
 }
 
-// Ready implements server.Node: all sources have been read, all manifests can be used, and the pods
+// Ready implements server.Node: all sources have been read, all manifests can be used and run, and the pods
 // on the machine are known.
 func (n node) Ready() []server.Check {
 	desired := n.Desired()
@@ -200,8 +203,23 @@ func (n node) Ready() []server.Check {
 		{Name: "sources", Err: waiting},
 		{Name: "relist", Err: n.Failing()},
 		{Name: "manifests", Err: problems(desired.Problems)},
+		{Name: "rollback", Err: rolledBack(desired)},
 		{Name: "disk", Err: n.pressure()},
 	}
+}
+
+// rolledBack returns which pods run a former revision of their manifest.
+func rolledBack(d manifest.Desired) error {
+	var names []string
+	for _, key := range slices.SortedFunc(maps.Keys(d.Pods), pod.Key.Compare) {
+		if d.Pods[key].Annotations[manifest.AnnotationRolledBack] != "" {
+			names = append(names, key.String())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("a former revision of the manifest runs in %s", strings.Join(names, ", "))
 }
 
 // Machine implements server.Node.

@@ -28,6 +28,7 @@ import (
 	"podrun.io/podrun/internal/workload"
 	"podrun.io/podrun/internal/workload/cronjobs"
 	"podrun.io/podrun/internal/workload/jobs"
+	"podrun.io/podrun/internal/workload/revisions"
 )
 
 // Record records which pods of workloads exist, by the statuses that it passes on, and the runs of Jobs. It
@@ -49,6 +50,7 @@ type Record struct {
 	pods   map[pod.Key]jobs.Observed
 	jobs   map[workload.ID]*jobs.History
 	crons  map[workload.ID]*cronjobs.History
+	trials
 	// frozen are the Jobs and CronJobs whose stored history cannot be read.
 	frozen map[workload.ID]bool
 	// unsure are those whose last change in the store has failed: it may have happened.
@@ -73,6 +75,7 @@ func New(to reconcile.Publisher) *Record {
 		exists: map[pod.Key]string{}, pods: map[pod.Key]jobs.Observed{}, jobs: map[workload.ID]*jobs.History{},
 		crons: map[workload.ID]*cronjobs.History{}, frozen: map[workload.ID]bool{},
 		unsure: map[workload.ID]bool{}, answered: map[cronjobs.Request]bool{},
+		trials: newTrials(),
 	}
 }
 
@@ -157,8 +160,11 @@ func (r *Record) load(store *checkpoint.Store) error {
 		}
 		if err != nil {
 			r.frozen[id] = true
-			r.log.Error("the record of a Job's run cannot be read: nothing is done for the Job; remove the file "+
-				"to run it again", "kind", id.Kind, "job", id.Key, "file", store.RunPath(one), "err", err)
+			text := "the record of a Job's run cannot be read: nothing is done for the Job; remove the file to run it again"
+			if isTried(id.Kind) {
+				text = "the record of revisions cannot be read: none is rolled back; remove the file to record them anew"
+			}
+			r.log.Error(text, "kind", id.Kind, "name", id.Key, "file", store.RunPath(one), "err", err)
 		}
 	}
 	return nil
@@ -179,6 +185,12 @@ func (r *Record) read(id workload.ID, text []byte) error {
 			return err
 		}
 		r.crons[id] = h
+	case workload.Pod, workload.DaemonSet, workload.Deployment, workload.ReplicaSet, workload.StatefulSet:
+		h := &revisions.History{}
+		if err := json.Unmarshal(text, h); err != nil {
+			return err
+		}
+		r.histories[id] = h
 	default:
 		return fmt.Errorf("unknown kind %q", id.Kind)
 	}
@@ -192,6 +204,7 @@ func (r *Record) Forget() {
 	defer r.mu.Unlock()
 	clear(r.jobs)
 	clear(r.crons)
+	clear(r.histories)
 	clear(r.exists)
 	clear(r.pods)
 }
@@ -221,8 +234,10 @@ func (r *Record) Recorded() workload.Recorded {
 	return workload.Recorded{
 		Requests: r.asked,
 		Exists:   maps.Clone(r.exists), Pods: maps.Clone(r.pods),
-		Histories: workload.Histories{Jobs: maps.Clone(r.jobs), CronJobs: maps.Clone(r.crons)},
-		Frozen:    maps.Clone(r.frozen), Boot: r.boot, Now: r.wall(), Clock: r.trust(),
+		Running: r.running(), Tried: r.tried(), Histories: workload.Histories{
+			Jobs: maps.Clone(r.jobs), CronJobs: maps.Clone(r.crons), Revisions: maps.Clone(r.histories),
+		},
+		Frozen: maps.Clone(r.frozen), Boot: r.boot, Now: r.wall(), Clock: r.trust(),
 	}
 }
 
@@ -233,10 +248,11 @@ func (r *Record) Save(all workload.Histories) (failed map[workload.ID]bool) {
 	failed = map[workload.ID]bool{}
 	before := maps.Clone(r.crons)
 	// What a CronJob starts is recorded before the run of the Job is.
-	last := save(r, workload.CronJob, r.crons, all.CronJobs, failed)
-	last = errors.Join(last, save(r, workload.Job, r.jobs, r.withNamed(all.Jobs, failed), failed))
+	last := save(r, isCronJob, r.crons, all.CronJobs, failed)
+	last = errors.Join(last, save(r, isOfJob, r.jobs, r.withNamed(all.Jobs, failed), failed))
+	last = errors.Join(last, r.saveRevisions(all.Revisions, failed))
 	if last != nil && !errtext.Same(last, r.failed) {
-		r.log.Error("the run of a Job could not be recorded: nothing is done for it; retrying", "err", last)
+		r.log.Error("what a workload has done could not be recorded: nothing new is done for it; retrying", "err", last)
 	}
 	r.failed = last
 	for id, h := range r.crons {
@@ -287,17 +303,20 @@ func (r *Record) answer(h *cronjobs.History) {
 	}
 }
 
-// save makes the store, and stored, have the histories in all alone, of one kind. It adds to failed those that could
+func isCronJob(k workload.Kind) bool { return k == workload.CronJob }
+func isOfJob(k workload.Kind) bool   { return k == workload.Job }
+
+// save makes the store, and stored, have the histories in all alone, of these kinds. It adds to failed those that could
 // not be stored or removed, which must be tried again.
 func save[H any](
-	r *Record, kind workload.Kind, stored, all map[workload.ID]*H, failed map[workload.ID]bool,
+	r *Record, of func(workload.Kind) bool, stored, all map[workload.ID]*H, failed map[workload.ID]bool,
 ) (last error) {
 	known := maps.Clone(r.unsure)
 	for id := range stored {
 		known[id] = true
 	}
 	for id := range known {
-		if id.Kind != kind || all[id] != nil {
+		if !of(id.Kind) || all[id] != nil {
 			continue
 		}
 		if err := r.remove(id); err != nil {
@@ -380,6 +399,9 @@ func (r *Record) Publish(p *v1.Pod, settled bool) error {
 
 func (r *Record) observe(p *v1.Pod) {
 	of, key := p.Annotations[workload.Annotation], pod.KeyOf(p)
+	if !isJob(p) {
+		r.try(p)
+	}
 	if of == "" {
 		return
 	}
@@ -452,6 +474,7 @@ func (r *Record) Gone(key pod.Key) error {
 	_, existed := r.exists[key]
 	delete(r.exists, key)
 	delete(r.pods, key)
+	delete(r.seen, key)
 	r.mu.Unlock()
 	if existed {
 		r.notify()

@@ -45,6 +45,8 @@ type Options struct {
 	NoSuffix bool
 	// Policy refuses pods that request more than it allows. nil: no limits.
 	Policy *validate.Policy
+	// Rollback rolls back the revisions of all manifests that do not say otherwise, while sources are followed.
+	Rollback bool
 	// Rules say which fields that podrun ignores are accepted.
 	Rules support.Rules
 	// URL serves manifests. Empty: none. The fields below are described at httpsource.Options.
@@ -268,7 +270,9 @@ func (o Opener) Run(
 	for _, s := range all {
 		names = append(names, s.Name())
 	}
-	o.run(ctx, all, mux.New(names, o.Running, o.Record), out, failed)
+	m := mux.New(names, o.Running, o.Record)
+	m.Rollback = &mux.Rollback{All: o.Rollback, Refusal: o.Policy.Refusal}
+	o.run(ctx, all, m, out, failed)
 }
 
 // run is Run with a mux that may be run again.

@@ -93,7 +93,7 @@ func ownConfig(o agent.Options) settings {
 		"noNodeSuffix": o.Sources.NoSuffix, "strictPermissions": o.Sources.StrictPermissions,
 		"strictFields": o.Sources.Rules.StrictFields, "ignoreNodeName": o.Sources.Rules.IgnoreNodeName,
 		"diskPressureThresholdPercent": o.Garbage.LeastFree, "podLogRetention": duration(o.Garbage.LogAge),
-		"routeToPods": o.RouteToPods, "logLinks": o.LogLinks,
+		"routeToPods": o.RouteToPods, "logLinks": o.LogLinks, "rollback": o.Sources.Rollback,
 	}
 	s.add("manifests", manifests, len(manifests) > 0)
 	s.add("nodeLabels", o.NodeLabels, len(o.NodeLabels) > 0)

@@ -19,3 +19,34 @@ const DownHelp = "down stops the named pods, or with --all all pods of podrun, w
 	"remove the rest, with a shorter --grace-period if pods take too long to stop.\n\n" +
 	"down refuses pods that serve runs, because serve would start them again, and pods that once runs.\n" +
 	"With --all it names these pods and removes all others."
+
+// ServeExample is the example of podrun serve.
+const ServeExample = "  # run the pods of a machine\n  podrun serve --manifests /etc/pods\n\n" +
+	"  # two sources, separate directories, JSON logs\n" +
+	"  podrun serve --manifests /etc/pods --manifests /srv/extra.yaml \\\n" +
+	"    --root-dir /data/podrun --log-format json\n\n" +
+	"  # run the pods that a server returns; ps does not show a secret in an environment variable\n" +
+	"  PODRUN_MANIFEST_URL_HEADER='Authorization: Bearer s3cret' \\\n" +
+	"    podrun serve --manifest-url https://pods.example/node1.yaml"
+
+// DiffHelp is the help of podrun diff, and DiffExample its example.
+const (
+	DiffHelp = "diff reads the manifests as serve would and prints for each pod whether serve would create,\n" +
+		"replace, update, keep or remove it, and the fields that differ, with their old and new values. diff\n" +
+		"changes nothing. What its flags do not say, the name of the node or the manifests for example, is as\n" +
+		"the serve that runs has it, or the last one if none does.\n" +
+		"FILE, or -f FILE, compares what is in it alone, as kubectl diff does. --manifests names the whole set\n" +
+		"of manifests: what is not in it is removed. --manifests - is standard input, as is -f -.\n\n" +
+		"An update leaves the pod's containers running: of labels, annotations, the deadline, and CPU and\n" +
+		"memory, as soon as the machine has them, or of the files of volumes with an edited ConfigMap or\n" +
+		"Secret. If the resizePolicy of a container requires that it restarts, diff says so. Environment\n" +
+		"variables with values of an edited ConfigMap or Secret keep their old value until the container\n" +
+		"restarts, so they are no update.\n\n" +
+		"Exit code: 0 serve would change nothing; 1 serve would create, replace, update or remove pods;\n" +
+		"2 a source cannot be read or used."
+	DiffExample = "  # show what a new set of manifests would change on this machine\n" +
+		"  podrun diff --manifests new/\n\n" +
+		"  # show what one manifest would change\n" +
+		"  podrun diff -f web.yaml\n\n" +
+		"  podrun diff --manifest-url https://pods.example/node1.yaml -o json"
+)

@@ -55,6 +55,17 @@ func (l *Logs) Options(o *agent.Options) error {
 	return nil
 }
 
+// ServedPods are the flags of what serve does with its pods.
+type ServedPods struct{ Stop, Rollback bool }
+
+// Add adds the flags to f.
+func (s *ServedPods) Add(f *pflag.FlagSet) {
+	f.BoolVar(&s.Rollback, "rollback", false, "when what a manifest has now is not healthy in time, run again what "+
+		"was healthy last; the annotation podrun.io/rollback of a pod says otherwise")
+	FromEnvironment(f)
+	f.BoolVar(&s.Stop, "stop-pods", false, "stop and remove the pods when serve ends") // of one call
+}
+
 // Shutdown are the flags for the graceful shutdown of the machine.
 type Shutdown struct{ o shutdown.Options }
 

@@ -15,3 +15,7 @@ const PullHelp = "pull fetches images, whether or not they are present, and prin
 // SaveHelp is the help of podrun images save.
 const SaveHelp = "save writes images, for the platform of this machine, to an archive that podrun images load,\n" +
 	"docker and other tools can read."
+
+// Example is the example of podrun images.
+const Example = "  podrun images\n  podrun images pull docker.io/library/nginx:1.29\n" +
+	"  podrun images load web.tar\n  podrun images prune"

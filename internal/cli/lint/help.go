@@ -8,3 +8,7 @@ const ValidateHelp = "validate reads manifests as serve does and prints every er
 	"PODRUN_STRICT_FIELDS, PODRUN_STRICT_KINDS and PODRUN_IGNORE_NODE_NAME.\n" +
 	"What neither flags nor variables say is as the serve that runs has it, or the last one if none does.\n\n" +
 	"Exit code: 0 all manifests can be used; 1 some cannot; 2 some cannot be read."
+
+// ValidateExample is the example of podrun validate.
+const ValidateExample = "  podrun validate /etc/pods\n  podrun validate web.yaml job.yaml -o json\n" +
+	"  podrun get pods -o yaml | podrun validate -"

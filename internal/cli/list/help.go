@@ -24,3 +24,7 @@ const (
 // EventsHelp is the help of podrun events.
 const EventsHelp = "events shows the events of pods and of manifests that cannot be used, oldest first. podrun keeps\n" +
 	"the last 50 events of each pod and the last 1000 of all pods, including removed pods."
+
+// EventsExample is the example of podrun events.
+const EventsExample = "  podrun events\n  podrun events web -w\n" +
+	"  podrun events -A --types Warning\n  podrun events web -o json"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
 )
@@ -23,6 +24,8 @@ type WaitOptions struct {
 	Pods      []pod.Key // with their full names or those in their manifests
 	Condition Condition
 	Timeout   time.Duration // 0: check once
+	// Gone says that the condition is that the pods do not exist.
+	Gone bool
 }
 
 // WaitFor returns the pods that wait waits for: those with the names, whether or not they exist, or else those that the
@@ -73,6 +76,12 @@ func (r *Reader) Wait(ctx context.Context, out io.Writer, o WaitOptions) error {
 			switch {
 			case err != nil && !errors.As(err, &notFound):
 				return false, err
+			case p != nil && !o.Gone && p.Annotations[manifest.AnnotationRolledBack] != "":
+				return false, &cli.Error{
+					Code: cli.ExitFailed,
+					Err:  fmt.Errorf("pod %s is rolled back: %s", p.Name, p.Annotations[manifest.AnnotationRolledBack]),
+					Hint: "podrun history " + BareName(name) + " has its revisions",
+				}
 			case !o.Condition(p):
 				unmet = append(unmet, key)
 				if p != nil && status.IsUnowned(p) {

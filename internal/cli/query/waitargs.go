@@ -88,7 +88,7 @@ func (w *Wait) Run(ctx context.Context, r *Reader, out io.Writer, s Selection, n
 		return err
 	}
 	left := max(0, w.Timeout-time.Since(began))
-	return r.Wait(ctx, out, WaitOptions{Pods: pods, Condition: w.condition, Timeout: left})
+	return r.Wait(ctx, out, WaitOptions{Pods: pods, Condition: w.condition, Timeout: left, Gone: gone})
 }
 
 // itself reports that an object of a kind has the condition itself; else its pods have it.

@@ -5,7 +5,7 @@ const WaitHelp = "wait exits when each of the pods has met the condition of --fo
 	"timeout. It also waits for pods that do not exist yet, but fails at once if serve runs and none of\n" +
 	"its manifests names the pod; --for=create waits even then. --selector and --all select from the\n" +
 	"pods that exist when wait starts. Whether a pod is ready is unknown while no process runs it, so\n" +
-	"wait then waits until a process does. deployment/NAME stands for all pods of the Deployment; it is the\n" +
+	"wait then waits until a process does. wait fails when a pod is rolled back. deployment/NAME stands for all pods of the Deployment; it is the\n" +
 	"Deployment itself with --for=condition=Available.\n" +
 	"job/NAME is the Job itself, with the conditions Complete, Failed and Suspended; so are job NAME, unless\n" +
 	"there is a pod of the name job, and jobs --all.\n\n--for is one of\n\n" +
@@ -14,3 +14,8 @@ const WaitHelp = "wait exits when each of the pods has met the condition of --fo
 	"  jsonpath={PATH}[=VALUE]      a field of the pod exists, or has that value\n" +
 	"  create                       the pod exists\n" +
 	"  delete                       the pod has been removed"
+
+// WaitExample is the example of the command.
+const WaitExample = "  podrun wait web --for=condition=Ready --timeout 60s\n  podrun wait job --for=phase=Succeeded\n" +
+	"  podrun wait web db --for=delete\n  podrun wait pods --all --for=condition=Ready\n" +
+	"  podrun wait job backup --for=condition=Complete"

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/rollback"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
 )
@@ -21,13 +22,16 @@ import (
 // as a file system, takes that long.
 const Patience = 10 * time.Second
 
+// Rollback says which revisions are rolled back.
+type Rollback = rollback.Rollback
+
 // Record is what is recorded of the pods of workloads.
 type Record interface {
 	// Recorded returns the record. The result is not modified later.
 	Recorded() workload.Recorded
 	// Changed is sent to when the record may have changed in a way that matters.
 	Changed() <-chan struct{}
-	// Save records the histories of Jobs and CronJobs, durably, and forgets those that are not among them. It returns
+	// Save records the histories, durably, and forgets those that are not among them. It returns
 	// what could not be recorded or forgotten, to be tried again; nothing may be done that has not been recorded.
 	Save(all workload.Histories) (failed map[workload.ID]bool)
 	// Sent records that the pods were handed on, so that they may exist from now on.
@@ -36,9 +40,12 @@ type Record interface {
 
 // Mux merges the snapshots of several sources as they arrive.
 type Mux struct {
+	// Rollback says which revisions are rolled back. nil: none. It needs a record.
+	Rollback *Rollback
+
 	sources manifest.Sources
 	record  Record
-	// unsaved reports that the runs of some Jobs could not be recorded, or forgotten.
+	// unsaved reports that some histories could not be recorded, or forgotten.
 	unsaved bool
 }
 
@@ -62,7 +69,7 @@ func (m *Mux) Run(ctx context.Context, in <-chan manifest.Snapshot, out chan<- m
 	}
 	late := time.NewTimer(Patience)
 	defer late.Stop()
-	again := time.NewTimer(longestWait) // when Jobs need it
+	again := time.NewTimer(longestWait) // when workloads or revisions need it
 	again.Stop()
 	defer again.Stop()
 	merge := func() {
@@ -85,7 +92,7 @@ func (m *Mux) Run(ctx context.Context, in <-chan manifest.Snapshot, out chan<- m
 				merge()
 			}
 		case <-changed:
-			if len(newest.Workloads)+len(newest.Jobs)+len(newest.CronJobs) > 0 {
+			if len(newest.Workloads)+len(newest.Jobs)+len(newest.CronJobs)+len(newest.Revisions) > 0 {
 				merge()
 			}
 		case <-again.C:
@@ -102,11 +109,11 @@ func (m *Mux) Run(ctx context.Context, in <-chan manifest.Snapshot, out chan<- m
 	}
 }
 
-// The waits before the state is merged again for Jobs.
+// The waits before the state is merged again for workloads and revisions.
 const (
 	// longestWait bounds a wait: the clock may be set meanwhile.
 	longestWait = time.Minute
-	// saveAgain is after what time a run that could not be recorded is tried again.
+	// saveAgain is after what time a history that could not be recorded is tried again.
 	saveAgain = time.Second
 )
 
@@ -126,12 +133,20 @@ func (m *Mux) merge() manifest.Desired {
 		return m.sources.Update()
 	}
 	m.sources.Recorded = m.record.Recorded()
-	d := manifest.Merge(m.sources)
+	d := m.decide()
 	failed := m.record.Save(d.Histories)
 	if m.unsaved = len(failed) > 0; m.unsaved {
 		maps.Copy(m.sources.Recorded.Frozen, failed)
-		d = manifest.Merge(m.sources)
+		d = m.decide()
 	}
 	m.sources.Adopt(d)
+	return d
+}
+
+func (m *Mux) decide() manifest.Desired {
+	d := manifest.Merge(m.sources)
+	if m.Rollback != nil {
+		m.Rollback.Apply(&d, m.sources.Recorded)
+	}
 	return d
 }

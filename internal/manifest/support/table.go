@@ -358,6 +358,10 @@ var annotations = map[string]rule{
 	"podrun.io/restart-on-change": only("an edit of a ConfigMap or Secret that the "+
 		"pod refers to replaces the pod; by default it changes the files in its volumes only", "true", "false"),
 	"podrun.io/config.hash": ignored(ofPodrun),
+	"podrun.io/rollback": only("under serve, a revision of the manifest that is not healthy in time gives way to the "+
+		"last one that was; by default as --rollback says. It has no effect in Jobs and CronJobs", "true", "false"),
+	"podrun.io/progress-deadline-seconds": yes("how many seconds a revision may take to become healthy before it is " +
+		"rolled back; by default 120, or the progressDeadlineSeconds of a Deployment"),
 	"podrun.io/after": yes("pods, with commas between, by their " +
 		"manifests' names or as namespace/name: this one starts when each of them has succeeded, or is " +
 		"ready if its restartPolicy is Always"),
@@ -368,6 +372,7 @@ var annotations = map[string]rule{
 	"podrun.io/manifest-hash":     ignored(ofPodrun),
 	"podrun.io/manifest-warnings": ignored(ofPodrun),
 	"podrun.io/next-attempt":      ignored(ofPodrun),
+	"podrun.io/rolled-back":       ignored(ofPodrun),
 	"podrun.io/workload":          ignored(ofPodrun),
 	"cdi.k8s.io/": yes("devices of this node's CDI specifications, " +
 		"vendor/class=name with commas between, for all containers; not with --pod-security baseline or restricted"),

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -30,6 +31,16 @@ func validateAfter(value string, path *field.Path) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+// validateProgressDeadline validates the annotation pod.AnnotationProgressDeadline.
+func validateProgressDeadline(p *v1.Pod, at *field.Path) field.ErrorList {
+	text, given := p.Annotations[pod.AnnotationProgressDeadline]
+	if seconds, err := strconv.ParseInt(text, 10, 32); !given || err == nil && seconds > 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at.Key(pod.AnnotationProgressDeadline), text,
+		"must be a number of seconds, at least 1, such as \"300\"")}
 }
 
 // validateJUnit validates the annotation pod.AnnotationJUnit.

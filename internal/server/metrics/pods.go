@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/manifest"
 )
 
 // podLabels are the labels that every metric of a pod has, as in kube-state-metrics.
@@ -48,6 +50,8 @@ func podMetrics() []podMetric {
 		{"kube_pod_status_container_ready_time", "When the containers of a pod became ready, in seconds since the epoch.", nil},
 		{"kube_pod_status_ready_time", "When a pod became ready, in seconds since the epoch.", nil},
 		{"kube_pod_status_reason", "1 for the reason of a pod's phase, 0 for the others.", []string{"reason"}},
+		{"podrun_pod_rolled_back", "1 while a pod runs a former revision of its manifest, as the present one was not healthy.",
+			nil},
 		{"kube_pod_status_qos_class", "1 for the QoS class of a pod, 0 for the others.", []string{"qos_class"}},
 	}
 }
@@ -161,6 +165,7 @@ func (c podCollector) collect() {
 	if end := completed(p); end != 0 {
 		c.gauge("kube_pod_completion_time", float64(end))
 	}
+	c.gauge("podrun_pod_rolled_back", boolean(p.Annotations[manifest.AnnotationRolledBack] != ""))
 	c.gauge("kube_pod_restart_policy", 1, string(p.Spec.RestartPolicy))
 	c.oneOf("kube_pod_status_phase", string(p.Status.Phase), "Pending", "Succeeded", "Failed", "Unknown", "Running")
 	c.oneOf("kube_pod_status_qos_class", string(p.Status.QOSClass), "BestEffort", "Burstable", "Guaranteed")

@@ -24,6 +24,9 @@ func Why(p *v1.Pod, now time.Time) string {
 	if wrong := p.Annotations[manifest.AnnotationError]; text == "" && wrong != "" {
 		text = "manifest: " + wrong
 	}
+	if why := p.Annotations[manifest.AnnotationRolledBack]; text == "" && why != "" {
+		text = "RolledBack: " + why
+	}
 	return OneLine(text)
 }
 

@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// rolledBackWhy is the annotation of a pod that is rolled back.
+const rolledBackWhy = "podrun.io/rolled-back"
+
+// changing is a pod that is rolled back when it is not ready after four seconds. It runs a shell command, and is ready
+// when that has made a file.
+func changing(command, value string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+  annotations: {podrun.io/rollback: "true", podrun.io/progress-deadline-seconds: "4", podrun.io/restart-on-change: "true"}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: c
+    image: %q
+    command: [sh, -c, %q]
+    envFrom: [{configMapRef: {name: settings}}]
+    readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {VALUE: %q}
+`, box, command, value)
+}
+
+// TestRollback: an edit, of the pod or of its ConfigMap, that does not become ready is taken back, which each command
+// tells; not again after podrun was killed; and the next edit runs.
+func TestRollback(t *testing.T) {
+	n := newNode(t)
+	// The second value is one with which it does not get ready.
+	const works = "[ $VALUE != bad ] && touch /ready; echo $VALUE; exec sleep 1000"
+	n.write("web.yaml", changing(works, "first"))
+	n.serve()
+	n.ready("web-n")
+	n.ok("wait", "web", "--for=condition=Ready", "--timeout=30s")
+	rolledBack := func(reason string) *v1.Pod {
+		t.Helper()
+		return n.awaitPod("web-n", "be rolled back", func(p *v1.Pod) error {
+			why := p.Annotations[rolledBackWhy]
+			for _, c := range p.Status.Conditions {
+				if c.Type == v1.PodReady && c.Status == v1.ConditionTrue && strings.Contains(why, reason) {
+					return nil
+				}
+			}
+			return fmt.Errorf("rolled back: %q", why)
+		})
+	}
+	says := func(want string) {
+		t.Helper()
+		if out := n.ok("logs", "web"); strings.TrimSpace(out) != want {
+			t.Errorf("it says %q, want %q", out, want)
+		}
+	}
+	n.write("web.yaml", changing("exit 7", "first"))
+	rolledBack("exit code 7")
+	says("first")
+	n.write("web.yaml", changing(works, "bad"))
+	p := rolledBack("not ready")
+	says("first")
+	if got := n.run("wait", "web", "--for=condition=Ready", "--timeout=30s"); got.code != 1 || !strings.Contains(got.stderr, "rolled back") {
+		t.Errorf("wait: %+v", got)
+	}
+	if out := n.ok("get", "pods"); !strings.Contains(out, "RolledBack: ") {
+		t.Errorf("get: %s", out)
+	}
+	if got := n.http("/readyz"); !strings.Contains(got, "[-]rollback failed") || !strings.Contains(got, "default/web-n") {
+		t.Errorf("/readyz: %s", got)
+	}
+	if out := n.http("/metrics"); !strings.Contains(out, `podrun_pod_rolled_back{namespace="default",pod="web-n",uid="`+string(p.UID)+`"} 1`) {
+		t.Error("no metric")
+	}
+	if out := n.ok("events", "web"); !strings.Contains(out, "RolledBack") {
+		t.Errorf("events: %s", out)
+	}
+	history := n.ok("history", "web")
+	var results []string
+	for _, line := range strings.Split(strings.TrimSpace(history), "\n")[1:] {
+		fields := strings.Fields(strings.Replace(line, "*", "", 1))
+		results = append(results, fields[1])
+	}
+	if got := strings.Join(results, " "); got != "Healthy RolledBack RolledBack" {
+		t.Errorf("history: %s", history)
+	}
+	n.end(syscall.SIGKILL)
+	n.serve()
+	if now := rolledBack("not ready"); now.Status.ContainerStatuses[0].ContainerID != p.Status.ContainerStatuses[0].ContainerID {
+		t.Error("it was started again")
+	}
+	n.write("web.yaml", changing(works, "third"))
+	n.awaitPod("web-n", "run the next revision", func(p *v1.Pod) error {
+		if p.Annotations[rolledBackWhy] != "" || !p.Status.ContainerStatuses[0].Ready {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	})
+	says("third")
+	n.remove("web.yaml")
+	n.gone("web-n")
+	if got := n.run("history", "web"); got.code == 0 {
+		t.Errorf("the history of a removed pod: %+v", got)
+	}
+}

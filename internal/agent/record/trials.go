@@ -1,0 +1,126 @@
+package record
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest/rollback"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/revisions"
+)
+
+// trials is what is recorded of the revisions of pods and workloads. Only histories are stored. Times are those of a
+// clock that nobody sets, and begin again when podrun does: what a revision could not do while podrun did not run
+// does not count.
+type trials struct {
+	histories map[workload.ID]*revisions.History
+	began     map[workload.ID]trial
+	seen      map[pod.Key]watched
+}
+
+// trial is since when a revision is being tried.
+type trial struct {
+	revision string
+	at       time.Time
+}
+
+// watched is a pod as it was published last, and since when it is ready without a restart; zero: it is not.
+type watched struct {
+	pod   *v1.Pod
+	ready time.Time
+}
+
+func newTrials() trials {
+	return trials{map[workload.ID]*revisions.History{}, map[workload.ID]trial{}, map[pod.Key]watched{}}
+}
+
+// isTried reports that workloads of a kind, or pods, have revisions.
+func isTried(k workload.Kind) bool { return k != workload.Job && k != workload.CronJob }
+
+// saveRevisions stores the histories of revisions, and reports what has changed as events.
+func (r *Record) saveRevisions(all map[workload.ID]*revisions.History, failed map[workload.ID]bool) error {
+	before := map[workload.ID]*revisions.History{}
+	for id := range all {
+		before[id] = r.histories[id]
+	}
+	err := save(r, isTried, r.histories, all, failed)
+	for id, h := range r.histories {
+		if r.began[id].revision != h.Tried {
+			r.began[id] = trial{h.Tried, time.Now()}
+		}
+		if e, is := revisions.Event(before[id], h); is && r.events != nil && before[id] != h {
+			r.events.Record(r.eventOf(id, e))
+		}
+	}
+	for id := range r.began {
+		if r.histories[id] == nil {
+			delete(r.began, id)
+		}
+	}
+	return err
+}
+
+// eventOf returns an event about a pod or a workload.
+func (t trials) eventOf(id workload.ID, e revisions.Change) pod.Event {
+	about := pod.Event{Kind: string(id.Kind), Key: id.Key, Warning: e.Warning, Reason: e.Reason, Message: e.Message}
+	if id.Kind != workload.Pod {
+		return about
+	}
+	about.Kind = ""
+	if seen := t.seen[id.Key].pod; seen != nil {
+		about.UID = seen.UID
+	}
+	return about
+}
+
+// tried returns for how long the revisions that are being tried have been.
+func (t trials) tried() map[workload.ID]time.Duration {
+	all := map[workload.ID]time.Duration{}
+	for id, h := range t.histories {
+		if t.began[id].revision != h.Tried { // podrun has just started
+			t.began[id] = trial{h.Tried, time.Now()}
+		}
+		if h.Tried != "" {
+			all[id] = time.Since(t.began[id].at)
+		}
+	}
+	return all
+}
+
+// running returns what is known of the pods whose revisions are recorded.
+func (t trials) running() map[pod.Key]revisions.Observed {
+	all := map[pod.Key]revisions.Observed{}
+	for key, s := range t.seen {
+		o := revisions.Observed{Pod: s.pod}
+		if !s.ready.IsZero() {
+			o.Ready = time.Since(s.ready)
+		}
+		all[key] = o
+	}
+	return all
+}
+
+// try records the status of a pod whose revisions are recorded.
+func (r *Record) try(p *v1.Pod) {
+	id, key := rollback.Of(p), pod.KeyOf(p)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.histories[id] == nil {
+		delete(r.seen, key)
+		return
+	}
+	before, now := r.seen[key], watched{pod: p}
+	same := before.pod != nil && before.pod.UID == p.UID && rollback.IDOf(before.pod) == rollback.IDOf(p)
+	if revisions.IsReady(p) && p.DeletionTimestamp == nil {
+		now.ready = time.Now()
+		if same && !before.ready.IsZero() && revisions.Restarts(before.pod) == revisions.Restarts(p) {
+			now.ready = before.ready
+		}
+	}
+	r.seen[key] = now
+	if !same || before.ready != now.ready || before.pod.Status.Phase != p.Status.Phase {
+		r.notify()
+	}
+}

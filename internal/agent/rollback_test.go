@@ -1,0 +1,248 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/runtime/fake"
+)
+
+// rollbackPod is a pod that is rolled back, with an image and a value.
+func rollbackPod(image string, more ...string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n  annotations:\n    podrun.io/rollback: 'true'\n    " +
+		strings.Join(more, "\n    ") + "\nspec:\n  containers:\n  - {name: c, image: '" + image + "', volumeMounts: " +
+		"[{name: m, mountPath: /m}]}\n  volumes: [{name: m, configMap: {name: m, optional: true}}]\n"
+}
+
+// configMap is a ConfigMap with a value.
+func configMap(value string) string {
+	return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {value: '" + value + "'}\n"
+}
+
+// pods returns the pods that have a status.
+func (s *served) pods() []v1.Pod {
+	s.t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.o.Dirs.StatusFiles().Dir(), "*.json"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var all []v1.Pod
+	for _, file := range files {
+		var p v1.Pod
+		if text, err := os.ReadFile(file); err != nil {
+			s.t.Fatal(err)
+		} else if err := json.Unmarshal(text, &p); err != nil {
+			s.t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// images returns the images of the pods that have a status, with - if they end, * if they are ready, and ! if they are
+// rolled back.
+func (s *served) images() string {
+	var all []string
+	for _, p := range s.pods() {
+		text := strings.TrimSuffix(p.Name, "-n") + "=" + p.Spec.Containers[0].Image
+		if p.DeletionTimestamp != nil {
+			text += "-"
+		}
+		if slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+			return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
+		}) {
+			text += "*"
+		}
+		if p.Annotations[manifest.AnnotationRolledBack] != "" {
+			text += "!"
+		}
+		all = append(all, text)
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+func (s *served) show(d time.Duration, want string) {
+	s.t.Helper()
+	time.Sleep(d)
+	synctest.Wait()
+	if got := s.images(); got != want {
+		s.t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// value returns the value in the ConfigMap of the pod.
+func (s *served) value() string {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.o.Dirs.Root, "pods", string(s.pods()[0].UID),
+		"volumes/kubernetes.io~configmap/m/value"))
+	if err != nil {
+		s.t.Error(err)
+	}
+	return string(text)
+}
+
+// rollbackTest runs a test with images of which v1, v2 and v3 run and bad exits.
+func rollbackTest(t *testing.T, f func(s *served, rt *fake.Runtime)) {
+	rt := fake.New("boot-1")
+	for _, image := range []string{"v:1", "v:2", "v:3"} {
+		rt.AddImage(image, fake.Script{})
+	}
+	rt.AddImage("bad:1", fake.Script{Run: time.Second, Exit: 1})
+	rt.AddImage("bad:2", fake.Script{Run: time.Second, Exit: 1})
+	s := newServed(t, rt)
+	synctest.Test(t, func(t *testing.T) {
+		s.t = t
+		f(s, rt)
+		s.stop()
+	})
+}
+
+// TestRollback: a revision that is not healthy in time gives way to the last one that was, whatever happens to podrun and to
+// the machine, and is not tried again before the manifest changes.
+func TestRollback(t *testing.T) {
+	rollbackTest(t, func(s *served, rt *fake.Runtime) {
+		s.put(rollbackPod("v:1"))
+		s.start()
+		s.show(time.Minute, "web=v:1*")
+		s.put(rollbackPod("bad:1"))
+		s.show(100*time.Second, "web=bad:1")
+		s.show(time.Minute, "web=v:1*!")
+		s.show(time.Hour, "web=v:1*!")
+		s.stop()
+		s.start()
+		s.show(time.Hour, "web=v:1*!")
+		s.reboot(rt)
+		s.show(time.Hour, "web=v:1*!")
+		s.put(rollbackPod("v:2"))
+		s.show(time.Minute, "web=v:2*")
+		s.put(rollbackPod("bad:1")) // another try, of which podrun and the machine see only a part
+		s.show(time.Minute, "web=bad:1")
+		s.stop()
+		time.Sleep(time.Hour)
+		s.start()
+		s.show(time.Minute, "web=bad:1")
+		s.show(2*time.Minute, "web=v:2*!")
+		s.put(rollbackPod("v:1"))
+		s.show(5*time.Minute, "web=v:1*")
+		rt.AddImage("v:1", fake.Script{Run: time.Second, Exit: 1}) // what was good and breaks later
+		rt.Reboot("boot-3")
+		s.stop()
+		s.o.machine.Boot = "boot-3"
+		s.start()
+		s.show(time.Hour, "web=v:1")
+	})
+}
+
+// TestRollbackIsAsked: without the annotation or --rollback nothing is rolled back.
+func TestRollbackIsAsked(t *testing.T) {
+	rollbackTest(t, func(s *served, _ *fake.Runtime) {
+		plain := func(text string) string { return strings.Replace(text, "podrun.io/rollback: 'true'", "a: b", 1) }
+		s.put(plain(rollbackPod("v:1")))
+		s.start()
+		s.show(time.Minute, "web=v:1*")
+		s.put(plain(rollbackPod("bad:1")))
+		s.show(10*time.Minute, "web=bad:1")
+		s.stop()
+		s.o.Sources.Rollback = true
+		s.put(plain(rollbackPod("v:1")))
+		s.start()
+		s.show(time.Minute, "web=v:1*")
+		s.put(plain(rollbackPod("bad:1")))
+		s.show(10*time.Minute, "web=v:1*!")
+		s.put(strings.Replace(rollbackPod("bad:2"), "'true'", "'false'", 1))
+		s.show(10*time.Minute, "web=bad:2")
+	})
+}
+
+// TestRollbackDeadline: the annotation says how long a revision is tried.
+func TestRollbackDeadline(t *testing.T) {
+	rollbackTest(t, func(s *served, _ *fake.Runtime) {
+		s.put(rollbackPod("v:1"))
+		s.start()
+		s.show(time.Minute, "web=v:1*")
+		s.put(rollbackPod("bad:1", "podrun.io/progress-deadline-seconds: '30'"))
+		s.show(20*time.Second, "web=bad:1")
+		s.show(30*time.Second, "web=v:1*!")
+	})
+}
+
+// TestRollbackOfAConfigMap: with restart-on-change, the former ConfigMap comes back with the former pod.
+func TestRollbackOfAConfigMap(t *testing.T) {
+	rollbackTest(t, func(s *served, rt *fake.Runtime) {
+		const restart = "podrun.io/restart-on-change: 'true'"
+		probed := func(value string) string {
+			text := rollbackPod("v:1", restart)
+			return strings.Replace(text, "c, image", "c, readinessProbe: {exec: {command: [x]}}, image", 1) + configMap(value)
+		}
+		var bad atomic.Bool
+		rt.OnExec(func(context.Context, string, []string) (int, error) {
+			if bad.Load() {
+				return 1, nil
+			}
+			return 0, nil
+		})
+		s.put(probed("1"))
+		s.start()
+		s.show(time.Minute, "web=v:1*")
+		if now := s.value(); now != "1" {
+			t.Errorf("the value is %q", now)
+		}
+		bad.Store(true)
+		s.put(probed("2"))
+		s.show(time.Minute, "web=v:1")
+		if now := s.value(); now != "2" {
+			t.Errorf("the value is %q", now)
+		}
+		s.show(90*time.Second, "web=v:1!")
+		bad.Store(false)
+		s.show(time.Minute, "web=v:1*!")
+		s.stop()
+		s.start()
+		s.show(time.Minute, "web=v:1*!")
+		if now := s.value(); now != "1" {
+			t.Errorf("the value is %q", now)
+		}
+	})
+}
+
+// TestRollbackOfADeployment: all pods of a workload go back together, and their number is the manifest's.
+func TestRollbackOfADeployment(t *testing.T) {
+	rollbackTest(t, func(s *served, _ *fake.Runtime) {
+		deployment := func(replicas, image string) string {
+			return "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: " + replicas +
+				"\n  progressDeadlineSeconds: 60\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: " +
+				"{labels: {a: b}, annotations: {podrun.io/rollback: 'true'}}\n    spec: {containers: [{name: c, image: '" + image + "'}]}\n"
+		}
+		s.put(deployment("2", "v:1"))
+		s.start()
+		s.show(time.Minute, "web-0=v:1* web-1=v:1*")
+		s.put(deployment("2", "bad:1"))
+		s.show(40*time.Second, "web-0=bad:1 web-1=bad:1")
+		s.show(time.Minute, "web-0=v:1*! web-1=v:1*!")
+		s.put(deployment("3", "bad:1"))
+		s.show(time.Minute, "web-0=v:1*! web-1=v:1*! web-2=v:1*!")
+		s.put(deployment("1", "bad:1"))
+		s.show(time.Minute, "web-0=v:1*!")
+		s.put(deployment("1", "v:2"))
+		s.show(time.Minute, "web-0=v:2*")
+		if err := os.Remove(s.file); err != nil {
+			t.Error(err)
+		}
+		s.show(time.Minute, "")
+		if left, err := filepath.Glob(filepath.Join(s.o.Dirs.Root, "runs", "*")); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	})
+}

@@ -1,0 +1,151 @@
+package describe
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/query"
+	"podrun.io/podrun/internal/manifest/rollback"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/revisions"
+)
+
+// HistoryHelp is the help of podrun history, and HistoryExample its example.
+const (
+	HistoryHelp = "history lists the last revisions of the manifest of a pod, or of the template of a workload, the oldest\n" +
+		"first, with what became of each: Healthy, RolledBack, Failed if there was none to go back to, Superseded\n" +
+		"if it was edited before it was healthy, or Progressing as long as serve waits for it. * is the revision\n" +
+		"that runs. serve records revisions of pods with the annotation podrun.io/rollback, and with --rollback those\n" +
+		"of all pods."
+	HistoryExample = "  podrun history web\n  podrun history deployment/web\n  podrun history web -o json"
+)
+
+// HistoryOptions say whose revisions are shown.
+type HistoryOptions struct {
+	Namespace string
+	// Output is "" for a table, or json.
+	Output string
+}
+
+// shown is a history as it is printed: without the manifests, which may have secrets.
+type shown struct {
+	// Current is the ID of the revision that runs.
+	Current string `json:"current"`
+	// RolledBack is the ID of the revision that the manifest has, if another one runs in its place.
+	RolledBack string              `json:"rolledBack,omitempty"`
+	Revisions  []revisions.Outcome `json:"revisions"`
+}
+
+// progressing is the result of a revision that has none yet.
+const progressing revisions.Result = "Progressing"
+
+// History prints the revisions of the pod or workload that args name: POD, TYPE/NAME or TYPE NAME.
+func History(r *query.Reader, streams cli.Streams, o HistoryOptions, args []string) error {
+	if o.Output != "" && o.Output != "json" {
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("-o %q: must be json", o.Output)}
+	}
+	id, err := subject(r, o.Namespace, args)
+	if err != nil {
+		return err
+	}
+	h, err := historyOf(checkpoint.NewStore(r.Dirs, slog.New(slog.DiscardHandler)), id)
+	if err != nil {
+		return err
+	}
+	s := shownOf(h)
+	if o.Output == "json" {
+		text, err := json.MarshalIndent(s, "", "    ")
+		if err == nil {
+			_, err = fmt.Fprintln(streams.Out, string(text))
+		}
+		return err
+	}
+	now := time.Now()
+	rows := [][]string{{"CURRENT", "REVISION", "RESULT", "AGE", "REASON"}}
+	for i, one := range s.Revisions {
+		at, current := one.Ended, ""
+		if one.Result == progressing {
+			at = one.Began
+		}
+		last := true
+		for _, later := range s.Revisions[i+1:] {
+			last = last && later.ID != one.ID
+		}
+		if last && one.ID == s.Current {
+			current = "*"
+		}
+		rows = append(rows, []string{
+			current, revisions.Short(one.ID), string(one.Result), printers.Age(at, now), one.Reason,
+		})
+	}
+	return printers.NewTable(streams.Out).Print(rows...)
+}
+
+// subject returns what args name.
+func subject(r *query.Reader, namespace string, args []string) (workload.ID, error) {
+	if kind, names, is := query.WorkloadArgs(args); is && kind != workload.Job && kind != workload.CronJob {
+		if len(names) != 1 {
+			return workload.ID{}, &cli.Error{Code: cli.ExitUsage, Err: errors.New("name one pod or workload")}
+		}
+		return workload.ID{Kind: kind, Key: pod.Key{Namespace: namespace, Name: names[0]}}, nil
+	}
+	if len(args) == 2 && query.IsPods(args[0]) {
+		args = args[1:]
+	}
+	if len(args) != 1 {
+		return workload.ID{}, &cli.Error{Code: cli.ExitUsage, Err: errors.New("name one pod or workload")}
+	}
+	p, err := r.Named(namespace, args[0])
+	if err != nil {
+		return workload.ID{}, err
+	}
+	return rollback.Of(p), nil
+}
+
+// historyOf returns the history of a pod or workload.
+func historyOf(store *checkpoint.Store, id workload.ID) (*revisions.History, error) {
+	runs, err := store.Runs()
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range runs {
+		if one.Kind != string(id.Kind) || one.Namespace != id.Key.Namespace || one.Name != id.Key.Name {
+			continue
+		}
+		h := &revisions.History{}
+		if err = one.Err; err == nil {
+			err = json.Unmarshal(one.History, h)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", store.RunPath(one), err)
+		}
+		return h, nil
+	}
+	return nil, &cli.Error{
+		Code: cli.ExitFailed, Err: fmt.Errorf("no revisions of %s are recorded", id),
+		Hint: "serve records those of pods with the annotation podrun.io/rollback: \"true\", or with --rollback of all pods",
+	}
+}
+
+// shownOf returns what is shown of a history.
+func shownOf(h *revisions.History) shown {
+	s := shown{RolledBack: h.RolledBack, Revisions: append([]revisions.Outcome{}, h.Past...)}
+	if h.Good != nil {
+		s.Current = h.Good.ID
+	}
+	if h.Tried == "" {
+		return s
+	}
+	s.Current = h.Tried
+	if !h.Overdue {
+		s.Revisions = append(s.Revisions, revisions.Outcome{ID: h.Tried, Result: progressing, Began: h.Began})
+	}
+	return s
+}

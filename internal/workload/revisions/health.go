@@ -1,0 +1,115 @@
+package revisions
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Settled is how long containers without a readiness probe must run, without a restart, to be healthy.
+const Settled = 10 * time.Second
+
+// Observed is what is known of a pod that exists.
+type Observed struct {
+	// Pod is as it was published last.
+	Pod *v1.Pod
+	// Ready is for how long the pod has been ready without a restart; it has no meaning in one that is not.
+	Ready time.Duration
+}
+
+// IsReady reports that the pod is ready.
+func IsReady(p *v1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
+	})
+}
+
+// Restarts returns how often containers of the pod were restarted.
+func Restarts(p *v1.Pod) (n int32) {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		n += s.RestartCount
+	}
+	return n
+}
+
+// HealthOf returns the health of one pod of a revision. settled is how long it must be ready.
+func HealthOf(o Observed, settled time.Duration) Health {
+	p := o.Pod
+	if p == nil || p.DeletionTimestamp != nil {
+		return Health{Reason: "it has not started"}
+	}
+	switch p.Status.Phase {
+	case v1.PodSucceeded:
+		return Health{State: Well}
+	case v1.PodFailed:
+		return Health{State: Broken, Reason: "it has failed" + because(p)}
+	}
+	if !IsReady(p) {
+		return Health{Reason: "it is not ready" + because(p)}
+	}
+	probed := !slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool { return c.ReadinessProbe == nil })
+	if !probed {
+		settled = max(settled, Settled)
+	}
+	if o.Ready >= settled {
+		return Health{State: Well}
+	}
+	return Health{Reason: fmt.Sprintf("it was not ready for %s without a restart", settled), Wait: settled - o.Ready}
+}
+
+// Join returns the health of a revision with these pods, by name.
+func Join(pods map[string]Health) Health {
+	all := Health{State: Well}
+	for _, name := range sorted(pods) {
+		h := pods[name]
+		if h.State == Well {
+			continue
+		}
+		if all.State == Well || h.State == Broken && all.State != Broken {
+			all.State, all.Reason = h.State, "pod "+name+": "+h.Reason
+		}
+		all.Wait = sooner(max(all.Wait, h.Wait), min(all.Wait, h.Wait))
+	}
+	return all
+}
+
+func sorted(pods map[string]Health) []string {
+	var names []string
+	for name := range pods {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// because returns what a status says of why its pod is not well, after a colon; "" if it says nothing.
+func because(p *v1.Pod) string {
+	if p.Status.Reason != "" || p.Status.Message != "" {
+		return ": " + text(p.Status.Reason, p.Status.Message)
+	}
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		state, last := s.State, s.LastTerminationState.Terminated
+		switch {
+		case state.Terminated != nil && state.Terminated.ExitCode != 0:
+			last = state.Terminated
+		case state.Waiting == nil || s.Ready:
+			continue
+		case last == nil || state.Waiting.Reason != "CrashLoopBackOff":
+			return ": " + s.Name + ": " + text(state.Waiting.Reason, state.Waiting.Message)
+		}
+		return fmt.Sprintf(": %s: exit code %d", s.Name, last.ExitCode)
+	}
+	return ""
+}
+
+func text(reason, message string) string {
+	switch {
+	case message == "":
+		return reason
+	case reason == "":
+		return message
+	}
+	return reason + ": " + message
+}

@@ -1,0 +1,230 @@
+// Package revisions decides which revision of a pod or workload runs: the one that its manifest has or, if that
+// does not become healthy in time, the one that was healthy last.
+//
+// It is pure: it reads no manifest, starts nothing, and remembers nothing.
+//
+// Begin reading at Judge.
+package revisions
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Revision is what a manifest said of a pod, or of the pods of a workload, at one time.
+type Revision struct {
+	// ID is the same for the same manifest with the same ConfigMaps and Secrets.
+	ID string `json:"id"`
+	// Template is the pod, or the template of the workload's pods.
+	Template *v1.Pod `json:"template"`
+	// Config is the hash of the ConfigMaps and Secrets of pods that an edit of these replaces; "" for others, which
+	// have no ConfigMaps and Secrets here either.
+	Config string `json:"config,omitempty"`
+	// ConfigMaps and Secrets are those that the pods refer to, by name. Secrets are not stored.
+	ConfigMaps map[string]*v1.ConfigMap `json:"configMaps,omitempty"`
+	Secrets    map[string]*v1.Secret    `json:"-"`
+}
+
+// History is what is recorded of the revisions of a pod or workload. It is never modified.
+type History struct {
+	// Good is the revision that was healthy last, and Previous the one that was before it. nil: none was.
+	Good     *Revision `json:"good,omitempty"`
+	Previous *Revision `json:"previous,omitempty"`
+	// Tried is the ID of the revision that is not healthy yet, and Began when it was first to run.
+	Tried string    `json:"tried,omitempty"`
+	Began time.Time `json:"began,omitzero"`
+	// Overdue says that the tried revision has not become healthy in time, and that there is none to go back to.
+	Overdue bool `json:"overdue,omitempty"`
+	// RolledBack is the ID of the revision that Good runs in place of, as long as the manifest has it.
+	RolledBack string `json:"rolledBack,omitempty"`
+	// Past are the outcomes of the revisions, the newest last.
+	Past []Outcome `json:"past,omitempty"`
+}
+
+// MaxPast is how many outcomes a History has.
+const MaxPast = 10
+
+// Result is what became of a revision.
+type Result string
+
+// The results.
+const (
+	Healthy    Result = "Healthy"
+	RolledBack Result = "RolledBack"
+	// Failed is a revision that did not become healthy in time while there was none to go back to.
+	Failed Result = "Failed"
+	// Superseded is a revision that was edited before it was healthy.
+	Superseded Result = "Superseded"
+)
+
+// Outcome is the result of a revision.
+type Outcome struct {
+	ID     string    `json:"id"`
+	Result Result    `json:"result"`
+	Reason string    `json:"reason,omitempty"`
+	Began  time.Time `json:"began,omitzero"`
+	Ended  time.Time `json:"ended"`
+}
+
+// State is the health of the pods of a revision.
+type State int
+
+// The states.
+const (
+	// Starting pods are not healthy yet.
+	Starting State = iota
+	// Well pods are healthy.
+	Well
+	// Broken pods cannot become healthy any more.
+	Broken
+)
+
+// Health is the health of the pods of a revision that runs.
+type Health struct {
+	State
+	// Reason says why pods are not healthy.
+	Reason string
+	// Wait is after what time they may be healthy though nothing else changes; 0: never.
+	Wait time.Duration
+}
+
+// Input is what Judge decides from.
+type Input struct {
+	// History is what was recorded last; nil: nothing.
+	History *History
+	// Wanted is the revision that the manifest has.
+	Wanted *Revision
+	// Health is that of Wanted's pods.
+	Health Health
+	// Tried is for how long the revision History.Tried is being tried, without the time in which podrun did not run.
+	Tried time.Duration
+	// Deadline is for how long a revision may be tried.
+	Deadline time.Duration
+	Now      time.Time
+}
+
+// Verdict is what Judge decides.
+type Verdict struct {
+	// History is to be recorded before anything is done.
+	History *History
+	// Use is the revision to run.
+	Use *Revision
+	// Wait is after what time to judge again even if nothing changes; 0: never.
+	Wait time.Duration
+}
+
+// Judge decides which revision runs now.
+func Judge(in Input) Verdict {
+	h := History{}
+	if in.History != nil {
+		h = *in.History
+	}
+	wanted := in.Wanted
+	switch {
+	case h.Good != nil && h.RolledBack == wanted.ID:
+		return Verdict{History: &h, Use: h.Good}
+	case h.Good != nil && h.Good.ID == wanted.ID:
+		h.supersede(in.Now)
+		h.RolledBack = ""
+		return Verdict{History: &h, Use: wanted}
+	case h.Tried != wanted.ID:
+		h.supersede(in.Now)
+		h.RolledBack, h.Tried, h.Began = "", wanted.ID, in.Now
+		return Verdict{History: &h, Use: wanted, Wait: in.Deadline}
+	case in.Health.State == Well:
+		h.end(Healthy, "", in.Now)
+		h.Previous, h.Good = h.Good, wanted
+		return Verdict{History: &h, Use: wanted}
+	case h.Overdue:
+		return Verdict{History: &h, Use: wanted, Wait: in.Health.Wait}
+	case in.Health.State == Starting && in.Tried < in.Deadline:
+		return Verdict{History: &h, Use: wanted, Wait: sooner(in.Deadline-in.Tried, in.Health.Wait)}
+	case h.Good == nil:
+		h.Past = appended(h.Past, Outcome{wanted.ID, Failed, in.Health.Reason, h.Began, in.Now})
+		h.Overdue = true
+		return Verdict{History: &h, Use: wanted, Wait: in.Health.Wait}
+	}
+	h.end(RolledBack, in.Health.Reason, in.Now)
+	h.RolledBack = wanted.ID
+	return Verdict{History: &h, Use: h.Good}
+}
+
+// Chosen returns the revision that a history has chosen when wanted is what the manifest has. It is for one for which
+// nothing new may be decided. history may be nil.
+func Chosen(history *History, wanted string) (use *Revision, rolledBack bool) {
+	if history == nil || history.Good == nil || history.RolledBack != wanted {
+		return nil, false
+	}
+	return history.Good, true
+}
+
+// Reason returns why the revision that is rolled back was.
+func (h *History) Reason() string {
+	for i := len(h.Past) - 1; i >= 0; i-- {
+		if h.Past[i].ID == h.RolledBack && h.Past[i].Result == RolledBack {
+			return h.Past[i].Reason
+		}
+	}
+	return ""
+}
+
+// supersede ends the trial of a revision that the manifest does not have any more.
+func (h *History) supersede(now time.Time) {
+	if h.Tried != "" && !h.Overdue {
+		h.end(Superseded, "", now)
+	}
+	h.Tried, h.Began, h.Overdue = "", time.Time{}, false
+}
+
+// end ends the trial of a revision.
+func (h *History) end(result Result, reason string, now time.Time) {
+	h.Past = appended(h.Past, Outcome{h.Tried, result, reason, h.Began, now})
+	h.Tried, h.Began, h.Overdue = "", time.Time{}, false
+}
+
+func appended(past []Outcome, o Outcome) []Outcome {
+	all := append(append([]Outcome{}, past...), o)
+	return all[max(len(all)-MaxPast, 0):]
+}
+
+// sooner returns the shorter of two waits, of which b may be 0: never.
+func sooner(a, b time.Duration) time.Duration {
+	if b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// Change is what an event tells of a revision.
+type Change struct {
+	Reason, Message string
+	Warning         bool
+}
+
+// Event returns what has become of a revision between two histories of the same pod or workload, and whether anything
+// has. before may be nil.
+func Event(before, after *History) (Change, bool) {
+	n := len(after.Past)
+	if n == 0 || before != nil && len(before.Past) > 0 && before.Past[len(before.Past)-1] == after.Past[n-1] {
+		return Change{}, false
+	}
+	switch last := after.Past[n-1]; last.Result {
+	case Healthy:
+		return Change{"RevisionHealthy", "Revision " + Short(last.ID) + " is healthy", false}, true
+	case RolledBack:
+		return Change{
+			"RolledBack", "Revision " + Short(last.ID) + " was not healthy in time, so " + Short(after.Good.ID) +
+				" runs again: " + last.Reason, true,
+		}, true
+	case Failed:
+		return Change{
+			"ProgressDeadlineExceeded", "Revision " + Short(last.ID) + " was not healthy in time, and there is none " +
+				"to go back to: " + last.Reason, true,
+		}, true
+	}
+	return Change{}, false
+}
+
+// Short returns the beginning of the ID of a revision, for people.
+func Short(id string) string { return id[:min(len(id), 10)] }
