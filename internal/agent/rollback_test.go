@@ -173,8 +173,8 @@ func TestRollbackDeadline(t *testing.T) {
 		s.start()
 		s.show(time.Minute, "web=v:1*")
 		s.put(rollbackPod("bad:1", "podrun.io/progress-deadline-seconds: '30'"))
-		s.show(20*time.Second, "web=bad:1")
-		s.show(30*time.Second, "web=v:1*!")
+		s.show(25*time.Second, "web=bad:1")
+		s.show(25*time.Second, "web=v:1*!")
 	})
 }
 

@@ -42,6 +42,8 @@ type simulation struct {
 	job int
 	// cron is the version of the CronJob; 0: no manifest.
 	cron int
+	// roll is the version of the Deployment, and lastRoll the one before; 0: no manifest.
+	roll, lastRoll int
 	// webDown has the URL answer with an error. It and web are guarded by w.mu.
 	webDown bool
 	web     map[int][]byte
@@ -169,6 +171,7 @@ func (s *simulation) event() {
 		{3, "the Job comes, changes or goes", s.changeJob},
 		{3, "the CronJob comes, changes or goes", s.changeCron},
 		{1, "a Job of the CronJob is asked for", s.askForJob},
+		{4, "the Deployment comes, changes or goes", s.changeRoll},
 	}
 	sum := 0
 	for _, e := range events {

@@ -58,6 +58,7 @@ var startRules = []struct {
 	{"back-off within its table", backoffKept},
 	{"an index of a Job runs once at a time, and not after its success", indexOnce},
 	{"a time of a CronJob runs once, and is recorded before", cronOnce},
+	{"what is rolled back is not tried again", notTriedAgain},
 }
 
 // former returns the instances of the same container of the same life of the same revision, in their order.
@@ -226,6 +227,7 @@ var statusRules = []struct {
 	name  string
 	check func(w *world, p *v1.Pod) string
 }{
+	{"a revision is rolled back to one that was healthy", rolledBackRightly},
 	{"ready only by an instance's own probes", func(w *world, p *v1.Pod) string {
 		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 			_, id, _ := strings.Cut(s.ContainerID, "://")

@@ -127,6 +127,9 @@ func (s *simulation) run() {
 	if s.cron = s.r.IntN(2); s.cron > 0 {
 		s.putCron(s.cron)
 	}
+	if s.roll = s.r.IntN(2); s.roll > 0 {
+		s.putRoll(s.roll)
+	}
 	s.startServe()
 	for range 3 + s.r.IntN(10) {
 		s.pass(time.Duration(s.r.Int64N(int64(15 * time.Second))))
@@ -185,6 +188,9 @@ func (s *simulation) calm() {
 	if s.cron > 0 && s.w.clockSet.IsZero() { // else the next times may have run
 		s.awaitFor(3*simulatedEvery, "the CronJob goes on", s.w.cronGoesOn())
 	}
+	if s.roll > 0 {
+		s.await("a roll-out or a roll-back ends", s.w.rollSettled)
+	}
 }
 
 // jobBound is how long a Job may take: it waits up to ten minutes after it has failed again and again.
@@ -198,9 +204,11 @@ func (s *simulation) clear() {
 	}
 	s.putJob(0)
 	s.putCron(0)
+	s.putRoll(0)
 	s.note("all manifests are taken away")
 	s.await("nothing is left of the Job", func() string { return strings.Join(s.w.jobRemains(), ", ") })
 	s.await("nothing is left of the CronJob", func() string { return strings.Join(s.w.cronRemains(), ", ") })
+	s.await("nothing is left of the Deployment", func() string { return strings.Join(s.w.rollRemains(), ", ") })
 	s.await("nothing is left after removal", func() string {
 		for i := range servedPods + 2 {
 			key := keyOfIndex(i)

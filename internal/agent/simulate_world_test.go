@@ -63,6 +63,7 @@ type world struct {
 	seenEnded map[string]bool
 	restarts  map[string]int32 // the last restart counts that were published
 	statuses  map[pod.Key]*v1.Pod
+	rolls     rolls
 	broken    []string
 	lines     []string // what was done, in order
 }
@@ -97,6 +98,7 @@ func newWorld(seed uint64, dirs layout.Dirs) *world {
 		keys: map[string]pod.Key{}, ids: map[string]bool{}, uids: map[pod.UID]pod.Key{}, lives: map[pod.UID]int{},
 		runs: map[string]time.Time{}, cronOf: map[string]string{}, cronRan: map[string]string{},
 		reruns: map[pod.Key]int{}, protected: map[pod.UID]bool{}, left: map[pod.UID]bool{}, shown: map[pod.UID]bool{}, seenEnded: map[string]bool{}, restarts: map[string]int32{}, statuses: map[pod.Key]*v1.Pod{},
+		rolls: rolls{ready: map[string]bool{}},
 	}
 }
 
@@ -206,6 +208,8 @@ func (w *world) course(i *instance) (run time.Duration, code int, reason string)
 	d := w.drawn(fmt.Sprintf("course %s %s %d", i.pod.UID, i.name, i.attempt))
 	sidecar := i.spec.RestartPolicy != nil
 	switch {
+	case strings.HasPrefix(i.spec.Image, "bad-roll:"):
+		run, code = between(d, 100*time.Millisecond, 4*time.Second), 1
 	case isInit(i) && !sidecar:
 		run = between(d, 100*time.Millisecond, 4*time.Second)
 		if w.faulty && chance(d, 6) {

@@ -223,8 +223,10 @@ type Desired struct {
 	// Next is when to merge again even if nothing changes; zero: never.
 	Next time.Time
 	// Objects are the ConfigMaps and Secrets that the pods may refer to, Former those of pods of former revisions.
-	Objects  pod.Objects
-	Former   map[pod.Key]pod.Objects
+	Objects pod.Objects
+	Former  map[pod.Key]pod.Objects
+	// Inspect are the pods that must be inspected, for it to be known whether they are healthy.
+	Inspect  []pod.Key
 	Problems []Problem
 	// Warnings are about documents that are used nevertheless.
 	Warnings []Problem

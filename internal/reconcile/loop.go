@@ -110,6 +110,9 @@ func (l *Loop) distribute(ctx context.Context, d manifest.Desired) {
 		delete(l.strays, key)
 		l.worker(ctx, key).mailbox.put(desiredPod{pod: p, bad: l.problems.Of(p), objects: d.ObjectsOf(key)})
 	}
+	for _, key := range d.Inspect {
+		l.worker(ctx, key).mailbox.Inspect()
+	}
 	for key, w := range l.workers {
 		if d.Pods[key] == nil {
 			w.mailbox.put(released(d))

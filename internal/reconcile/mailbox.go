@@ -34,6 +34,7 @@ type mailbox struct {
 	newest  desiredPod
 	version int // incremented by put
 	chosen  int // the version that read returned last; -1: read newest again
+	inspect bool
 	// performs is the pod for which actions are in progress, nil if none are; cancel ends them.
 	performs *v1.Pod
 	cancel   context.CancelFunc
@@ -63,6 +64,23 @@ func (m *mailbox) Notify() {
 	case m.changed <- struct{}{}:
 	default:
 	}
+}
+
+// Inspect wakes the worker for a sync that inspects the pod.
+func (m *mailbox) Inspect() {
+	m.mu.Lock()
+	m.inspect = true
+	m.mu.Unlock()
+	m.Notify()
+}
+
+// inspects reports that Inspect was called since inspects was.
+func (m *mailbox) inspects() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	inspect := m.inspect
+	m.inspect = false
+	return inspect
 }
 
 // whileWanted returns a context for the actions on pod p. It ends when the newest desire is certain

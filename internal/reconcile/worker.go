@@ -98,6 +98,7 @@ func (w *worker) wait(ctx context.Context, wake time.Duration) (inspect bool) {
 		return true
 	case <-w.puller.Tick(): // progress of a pull changes only the status: no inspection
 	case <-w.mailbox.changed:
+		return w.mailbox.inspects()
 	case r := <-w.puller.Results:
 		w.puller.Finished(w.state.Pod, r)
 	case r := <-w.life.Hooks.Done:

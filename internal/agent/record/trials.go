@@ -28,8 +28,8 @@ type trial struct {
 
 // watched is a pod as it was published last, and since when it is ready without a restart; zero: it is not.
 type watched struct {
-	pod   *v1.Pod
-	ready time.Time
+	pod          *v1.Pod
+	ready, shown time.Time
 }
 
 func newTrials() trials {
@@ -95,7 +95,7 @@ func (t trials) running() map[pod.Key]revisions.Observed {
 	for key, s := range t.seen {
 		o := revisions.Observed{Pod: s.pod}
 		if !s.ready.IsZero() {
-			o.Ready = time.Since(s.ready)
+			o.Ready, o.Shown = time.Since(s.ready), s.shown.Sub(s.ready)
 		}
 		all[key] = o
 	}
@@ -111,10 +111,10 @@ func (r *Record) try(p *v1.Pod) {
 		delete(r.seen, key)
 		return
 	}
-	before, now := r.seen[key], watched{pod: p}
+	before, now := r.seen[key], watched{pod: p, shown: time.Now()}
 	same := before.pod != nil && before.pod.UID == p.UID && rollback.IDOf(before.pod) == rollback.IDOf(p)
 	if revisions.IsReady(p) && p.DeletionTimestamp == nil {
-		now.ready = time.Now()
+		now.ready = now.shown
 		if same && !before.ready.IsZero() && revisions.Restarts(before.pod) == revisions.Restarts(p) {
 			now.ready = before.ready
 		}

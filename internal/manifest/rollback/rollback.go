@@ -153,7 +153,11 @@ func (s *subject) health(id string) revisions.Health {
 		if seen.Pod != nil && IDOf(seen.Pod) != id {
 			seen = revisions.Observed{}
 		}
-		all[key.Name] = revisions.HealthOf(seen, settled)
+		h := revisions.HealthOf(seen, settled)
+		if h.Unsure {
+			s.d.Inspect = append(s.d.Inspect, key)
+		}
+		all[key.Name] = h
 	}
 	return revisions.Join(all)
 }

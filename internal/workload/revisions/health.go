@@ -15,9 +15,13 @@ const Settled = 10 * time.Second
 type Observed struct {
 	// Pod is as it was published last.
 	Pod *v1.Pod
-	// Ready is for how long the pod has been ready without a restart; it has no meaning in one that is not.
-	Ready time.Duration
+	// Ready is for how long the pod has been ready without a restart, as far as is known, and Shown how much of that its
+	// last status has shown. They have no meaning for a pod that is not ready.
+	Ready, Shown time.Duration
 }
+
+// confirming is after what time a pod is inspected again.
+const confirming = time.Second
 
 // IsReady reports that the pod is ready.
 func IsReady(p *v1.Pod) bool {
@@ -53,10 +57,14 @@ func HealthOf(o Observed, settled time.Duration) Health {
 	if !probed {
 		settled = max(settled, Settled)
 	}
-	if o.Ready >= settled {
-		return Health{State: Well}
+	reason := fmt.Sprintf("it was not ready for %s without a restart", settled)
+	switch {
+	case o.Ready < settled:
+		return Health{Reason: reason, Wait: settled - o.Ready}
+	case o.Shown < settled: // its status may be old: what ends is not published before it is acted on
+		return Health{Reason: reason, Wait: confirming, Unsure: true}
 	}
-	return Health{Reason: fmt.Sprintf("it was not ready for %s without a restart", settled), Wait: settled - o.Ready}
+	return Health{State: Well}
 }
 
 // Join returns the health of a revision with these pods, by name.

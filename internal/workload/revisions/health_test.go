@@ -23,25 +23,27 @@ func TestHealthOf(t *testing.T) {
 		container v1.Container
 		status    v1.PodStatus
 		ready     time.Duration
+		shown     time.Duration
 		leaving   bool
 		want      Health
 	}{
-		"probed":       {probed, v1.PodStatus{Conditions: ready}, 0, false, Health{State: Well}},
-		"just started": {v1.Container{}, v1.PodStatus{Conditions: ready}, 4 * time.Second, false, Health{Reason: "it was not ready for 10s without a restart", Wait: 6 * time.Second}},
-		"settled":      {v1.Container{}, v1.PodStatus{Conditions: ready}, Settled, false, Health{State: Well}},
-		"leaving":      {probed, v1.PodStatus{Conditions: ready}, time.Hour, true, Health{Reason: "it has not started"}},
-		"succeeded":    {v1.Container{}, v1.PodStatus{Phase: v1.PodSucceeded}, 0, false, Health{State: Well}},
-		"failed":       {v1.Container{}, v1.PodStatus{Phase: v1.PodFailed, Reason: "DeadlineExceeded"}, 0, false, Health{State: Broken, Reason: "it has failed: DeadlineExceeded"}},
-		"crashing":     {v1.Container{}, waiting("CrashLoopBackOff", "back-off 10s"), 0, false, Health{Reason: "it is not ready: c: exit code 3"}},
-		"no image":     {v1.Container{}, waiting("ErrImagePull", "no such image"), 0, false, Health{Reason: "it is not ready: c: ErrImagePull: no such image"}},
-		"not probed":   {probed, v1.PodStatus{}, 0, false, Health{Reason: "it is not ready"}},
+		"probed":       {probed, v1.PodStatus{Conditions: ready}, 0, 0, false, Health{State: Well}},
+		"just started": {v1.Container{}, v1.PodStatus{Conditions: ready}, 4 * time.Second, 4 * time.Second, false, Health{Reason: "it was not ready for 10s without a restart", Wait: 6 * time.Second}},
+		"settled":      {v1.Container{}, v1.PodStatus{Conditions: ready}, Settled, Settled, false, Health{State: Well}},
+		"not shown":    {v1.Container{}, v1.PodStatus{Conditions: ready}, time.Minute, 9 * time.Second, false, Health{Reason: "it was not ready for 10s without a restart", Wait: time.Second, Unsure: true}},
+		"leaving":      {probed, v1.PodStatus{Conditions: ready}, time.Hour, time.Hour, true, Health{Reason: "it has not started"}},
+		"succeeded":    {v1.Container{}, v1.PodStatus{Phase: v1.PodSucceeded}, 0, 0, false, Health{State: Well}},
+		"failed":       {v1.Container{}, v1.PodStatus{Phase: v1.PodFailed, Reason: "DeadlineExceeded"}, 0, 0, false, Health{State: Broken, Reason: "it has failed: DeadlineExceeded"}},
+		"crashing":     {v1.Container{}, waiting("CrashLoopBackOff", "back-off 10s"), 0, 0, false, Health{Reason: "it is not ready: c: exit code 3"}},
+		"no image":     {v1.Container{}, waiting("ErrImagePull", "no such image"), 0, 0, false, Health{Reason: "it is not ready: c: ErrImagePull: no such image"}},
+		"not probed":   {probed, v1.PodStatus{}, 0, 0, false, Health{Reason: "it is not ready"}},
 	} {
 		p := &v1.Pod{Status: c.status}
 		p.Spec.Containers = []v1.Container{c.container}
 		if c.leaving {
 			p.DeletionTimestamp = &metav1.Time{}
 		}
-		if got := HealthOf(Observed{Pod: p, Ready: c.ready}, 0); got != c.want {
+		if got := HealthOf(Observed{Pod: p, Ready: c.ready, Shown: c.shown}, 0); got != c.want {
 			t.Errorf("%s: %+v\nwant %+v", name, got, c.want)
 		}
 	}

@@ -87,6 +87,8 @@ type Health struct {
 	Reason string
 	// Wait is after what time they may be healthy though nothing else changes; 0: never.
 	Wait time.Duration
+	// Unsure says that only an inspection can tell.
+	Unsure bool
 }
 
 // Input is what Judge decides from.
