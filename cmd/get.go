@@ -25,7 +25,8 @@ func getCommand(a *app) *cobra.Command {
 				return listWith(c, o, err, a.lister().Volumes)
 			case len(args) > 0 && query.ListsWorkloads(args[0]):
 				o, err := f.WorkloadOptions(args)
-				return listWith(c, o, err, func(o list.Options) error { return a.lister().Workloads(o, args) })
+				list := func(o list.Options) error { return a.lister().Workloads(c.Context(), o, args) }
+				return listWith(c, o, err, list)
 			case len(args) == 1 && query.IsEvents(args[0]) && f.Selector == "":
 				return listEvents(a, c, list.EventFlags{Flags: f}, "")
 			}
@@ -50,9 +51,6 @@ func listPods(a *app, c *cobra.Command, f list.Flags, names []string) error {
 	}
 	if o.Selection, err = a.selection(c, f.Pods, names); err != nil {
 		return err
-	}
-	if len(o.Selection.Jobs)+len(o.Selection.CronJobs) > 0 {
-		return a.lister().OfManifests(o)
 	}
 	return a.lister().Pods(c.Context(), o, names)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/request"
 )
@@ -49,19 +50,24 @@ func restartCommand(a *app) *cobra.Command {
 
 // deleteCommand is what users of kubectl type. It only explains what podrun has instead.
 func deleteCommand(a *app) *cobra.Command {
-	var namespace string
+	var f flags.Pods
 	c := &cobra.Command{
-		Use:     "delete [pod NAME]",
+		Use:     "delete [pod NAME | -f FILE]",
 		Hidden:  true,
 		Short:   "Explain how to remove a pod",
 		Long:    "delete removes nothing: it says how the pod is removed.",
 		Example: "  podrun delete pod web",
 		// Whatever kubectl's flags are, the answer is the same.
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
-		RunE: func(_ *cobra.Command, args []string) error {
-			return query.ExplainDelete(a.pods(), namespace, args)
+		RunE: func(c *cobra.Command, args []string) error {
+			selection, err := a.selection(c, f, args)
+			if err != nil {
+				return err
+			}
+			return query.ExplainDelete(a.pods(), selection, args)
 		},
 	}
-	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pod")
+	f.Add(c.Flags())
+	f.AddFiles(c.Flags())
 	return c
 }

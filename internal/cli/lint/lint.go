@@ -17,6 +17,7 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/source/file"
 	"podrun.io/podrun/internal/manifest/support"
@@ -36,6 +37,8 @@ type Findings struct {
 	// jobs are the names of the Jobs, and ofJobs those of their first pods.
 	jobs, ofJobs []pod.Key
 	cronJobs     []pod.Key
+	// workloads are the others, with their pods.
+	workloads []query.Made
 	// unreadable are the errors of manifests that cannot be read.
 	unreadable []error
 }
@@ -83,11 +86,19 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 			f.jobs = append(f.jobs, w.Key)
 		case workload.CronJob:
 			f.cronJobs = append(f.cronJobs, w.Key)
+		default:
+			f.workloads = append(f.workloads, query.Made{ID: w.ID})
 		}
 	}
 	for key, p := range desired.Pods {
-		if id, _ := workload.Of(p); id.Kind == workload.Job {
+		id, _ := workload.Of(p)
+		if id.Kind == workload.Job {
 			f.ofJobs = append(f.ofJobs, key)
+		}
+		for i := range f.workloads {
+			if w := &f.workloads[i]; w.ID == id {
+				w.Pods = append(w.Pods, key)
+			}
 		}
 		f.Pods = append(f.Pods, validPod{key.Namespace, key.Name, manifest.OriginOf(p).Path})
 	}

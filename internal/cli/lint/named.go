@@ -14,15 +14,15 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Select adds to a selection what manifests have, by the names in them: the Jobs, the CronJobs, and the pods but those
-// of Jobs. It fails if one of the manifests cannot be used.
+// Select adds to a selection what manifests have, by the names in them: the workloads, and the pods but those of Jobs.
+// It fails if one of the manifests cannot be used.
 func Select(ctx context.Context, paths []string, stdin io.Reader, into *query.Selection) error {
 	o := Options{Stdin: stdin, NodeName: "node", NoSuffix: true, Rules: support.Rules{IgnoreNodeName: true}}
 	found, err := Check(ctx, paths, o)
 	if err != nil {
 		return err
 	}
-	into.Jobs, into.CronJobs = found.jobs, found.cronJobs
+	into.Jobs, into.CronJobs, into.Workloads = found.jobs, found.cronJobs, found.workloads
 	wrong := found.unreadable
 	for _, e := range found.Errors {
 		wrong = append(wrong, e)
@@ -32,7 +32,7 @@ func Select(ctx context.Context, paths []string, stdin io.Reader, into *query.Se
 			into.Manifests = append(into.Manifests, key)
 		}
 	}
-	if len(wrong) == 0 && len(into.Manifests)+len(into.Jobs)+len(into.CronJobs) == 0 {
+	if len(wrong) == 0 && len(into.Manifests) == 0 && !into.HasWorkloads() {
 		wrong = []error{fmt.Errorf("%s: no pods in it", strings.Join(paths, ", "))}
 	}
 	if len(wrong) > 0 {

@@ -31,11 +31,14 @@ func (l *Flags) AddTo(f *pflag.FlagSet) {
 	f.BoolVar(&l.NoHeaders, "no-headers", false, "do not print headers")
 	f.BoolVar(&l.showLabels, "show-labels", false, "show the labels in a column")
 	f.StringVar(&l.order, "sort-by", "", "sort by a field, such as .metadata.creationTimestamp")
-	f.BoolVarP(&l.Watch, "watch", "w", false, "after listing the pods, watch for changes")
+	f.BoolVarP(&l.Watch, "watch", "w", false, "after listing, watch for changes")
 }
 
 // manifestFormat is the format of -o that prints pods as manifests.
 const manifestFormat = "manifest"
+
+// errManifest is the error of -o manifest where workloads are listed.
+var errManifest = errors.New("-o manifest is of pods only")
 
 // PodOptions checks the flags and returns the options of a list of pods.
 func (l *Flags) PodOptions(dirs layout.Dirs) (Options, error) {
@@ -64,8 +67,8 @@ func (l *Flags) WorkloadOptions(args []string) (Options, error) {
 	if len(l.Files) > 0 {
 		return Options{}, errors.New("the manifests of --filename say what is listed: give no type beside them")
 	}
-	if l.Watch || l.Output == manifestFormat {
-		return Options{}, errors.New("workloads are listed all at once: --watch and -o manifest are of pods only")
+	if l.Output == manifestFormat {
+		return Options{}, errManifest
 	}
 	return l.Options()
 }

@@ -51,9 +51,13 @@ type Options struct {
 	Watch bool
 }
 
-// Pods lists the selected pods, or those of them with the given names. It prints the pods that exist
+// Pods lists the selected pods, or those of them with the given names, and workloads of manifests in place of their
+// pods. It prints the pods that exist
 // even if one of the names is not found.
 func (l *Lister) Pods(ctx context.Context, o Options, names []string) error {
+	if s := o.Selection; len(s.Jobs)+len(s.CronJobs) > 0 || len(s.Workloads) > 0 && !o.Manifests {
+		return l.ofManifests(ctx, o)
+	}
 	printer := printers.NewPods(l.Streams.Out, printers.PodOptions{
 		Format: o.Format, Single: len(names)+len(o.Selection.Manifests) == 1, NoHeaders: o.NoHeaders,
 		AllNamespaces: o.Selection.AllNamespaces, ShowLabels: o.ShowLabels,

@@ -2,6 +2,7 @@ package list
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,10 +40,45 @@ type listed struct {
 
 // Workloads lists the objects that the arguments name: `deployments NAME...`, `deployment/NAME...`, or
 // `deployments,pods NAME...`.
-func (l *Lister) Workloads(o Options, args []string) error {
+func (l *Lister) Workloads(ctx context.Context, o Options, args []string) error {
 	types, names, err := query.TypesAndNames(args)
 	if err != nil {
 		return &cli.Error{Code: cli.ExitUsage, Err: err}
+	}
+	return l.sections(ctx, o, types, names, len(names))
+}
+
+// ofManifests lists the selected workloads of manifests, and the pods that none of them has made.
+func (l *Lister) ofManifests(ctx context.Context, o Options) error {
+	if o.Manifests {
+		return &cli.Error{Code: cli.ExitUsage, Err: errManifest}
+	}
+	s := o.Selection
+	var types []workload.Kind
+	named := 0
+	for _, kind := range query.Kinds() {
+		if of := len(s.Of(kind)); of > 0 {
+			types, named = append(types, kind), named+of
+		}
+	}
+	if bare := s.Bare(); len(bare) > 0 {
+		types, named = append(types, ""), named+len(bare)
+	}
+	return l.sections(ctx, o, types, nil, named)
+}
+
+// sections lists the objects of types, all of them or those with names. named is how many are named there or in
+// manifests.
+func (l *Lister) sections(ctx context.Context, o Options, types []workload.Kind, names []string, named int) error {
+	if o.Watch && len(types) > 1 {
+		return &cli.Error{Code: cli.ExitUsage, Err: errors.New("--watch is of one type: name only one")}
+	}
+	if o.Format.Tabular() {
+		l.warnOfServe(ctx, nil)
+		l.WarnOfManifests()
+	}
+	if o.Watch {
+		return l.watchSection(ctx, o, types[0], names)
 	}
 	var all []section
 	var missing []error
@@ -53,38 +89,28 @@ func (l *Lister) Workloads(o Options, args []string) error {
 		}
 		all, missing = append(all, of), append(missing, absent...)
 	}
-	return errors.Join(append([]error{l.print(o, all, len(names))}, missing...)...)
+	return errors.Join(append([]error{l.print(o, all, named)}, missing...)...)
 }
 
-// OfManifests lists the selected CronJobs, Jobs and pods of manifests.
-func (l *Lister) OfManifests(o Options) error {
-	if o.Watch || o.Manifests {
-		return &cli.Error{
-			Code: cli.ExitUsage,
-			Err:  errors.New("workloads are listed all at once: --watch and -o manifest are of pods only"),
+// watchSection prints the objects of a kind, and each again whenever it has changed, until ctx ends.
+func (l *Lister) watchSection(ctx context.Context, o Options, kind workload.Kind, names []string) error {
+	var changes *printers.ItemChanges
+	return l.Reader.OnChange(ctx, l.Reader.Dirs.StatusFiles().Dir(), func() (bool, error) {
+		of, missing, err := l.section(o, kind, names)
+		if changes == nil {
+			if err := errors.Join(append(missing, err)...); err != nil {
+				return false, err
+			}
+			changes = printers.NewItemChanges(l.Streams.Out, printers.Items{
+				Format: o.Format, NoHeaders: o.NoHeaders, AllNamespaces: o.Selection.AllNamespaces, Header: of.header,
+			})
 		}
-	}
-	var all []section
-	var missing []error
-	s := o.Selection
-	for _, one := range []struct {
-		kind  workload.Kind
-		named []pod.Key
-	}{{workload.CronJob, s.CronJobs}, {workload.Job, s.Jobs}, {"", s.Manifests}} {
-		if len(one.named) == 0 {
-			continue
-		}
-		if one.kind == "" {
-			o.Selection.Jobs, o.Selection.CronJobs = nil, nil
-		}
-		of, absent, err := l.section(o, one.kind, nil)
 		if err != nil {
-			return err
+			l.Log.Debug("reading workloads failed", "err", err)
+			return false, nil // a failed read does not mean that they are removed
 		}
-		all, missing = append(all, of), append(missing, absent...)
-	}
-	named := len(s.CronJobs) + len(s.Jobs) + len(s.Manifests)
-	return errors.Join(append([]error{l.print(o, all, named)}, missing...)...)
+		return false, changes.Print(of.items)
+	})
 }
 
 // section are the objects of one kind.
@@ -97,6 +123,9 @@ type section struct {
 // section returns the selected objects of a kind, and an error for each that does not exist.
 func (l *Lister) section(o Options, kind workload.Kind, names []string) (of section, missing []error, err error) {
 	if kind == "" {
+		if s := &o.Selection; s.HasWorkloads() {
+			s.Manifests, s.Jobs, s.CronJobs, s.Workloads = s.Bare(), nil, nil, nil
+		}
 		pods, err := l.Reader.Select(o.Selection, names)
 		if len(names)+len(o.Selection.Manifests) > 0 && err != nil { // as kubectl, print those that exist
 			missing, err = append(missing, err), nil

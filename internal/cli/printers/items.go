@@ -1,8 +1,12 @@
 package printers
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"podrun.io/podrun/internal/cli"
 )
@@ -92,4 +96,61 @@ func (v Items) rowsOf(items []Item) ([][]string, error) {
 		rows = append(rows, lead(item.Namespace, row))
 	}
 	return rows, nil
+}
+
+// ItemChanges prints items of one kind again whenever they have changed.
+type ItemChanges struct {
+	Items
+	table   *Table
+	printed map[string]printedItem
+}
+
+type printedItem struct {
+	item Item
+	text []byte
+}
+
+// NewItemChanges returns an ItemChanges that has printed nothing yet.
+func NewItemChanges(out io.Writer, as Items) *ItemChanges {
+	return &ItemChanges{Items: as, table: NewTable(out), printed: map[string]printedItem{}}
+}
+
+// Print prints the items that differ from those that it printed before and, as kubectl, those that are gone.
+func (c *ItemChanges) Print(items []Item) error {
+	now := map[string]bool{}
+	var changed []Item
+	for _, item := range items {
+		key := item.Resource + "/" + item.Namespace + "/" + item.Name
+		now[key] = true
+		text, err := json.Marshal(item.Object)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(text, c.printed[key].text) {
+			c.printed[key] = printedItem{item, text}
+			changed = append(changed, item)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.printed)) {
+		if !now[key] {
+			changed = append(changed, c.printed[key].item)
+			delete(c.printed, key)
+		}
+	}
+	if c.Format.rows() {
+		rows, err := c.rowsOf(changed)
+		if err != nil {
+			return err
+		}
+		c.NoHeaders = true
+		return c.table.Print(rows...)
+	}
+	for _, item := range changed {
+		one := c.Items
+		one.Single = true
+		if err := one.Print(c.table.out, []Item{item}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -25,6 +25,26 @@ type Selection struct {
 	Manifests []pod.Key
 	// Jobs are Jobs of manifests, and CronJobs CronJobs, like Manifests.
 	Jobs, CronJobs []pod.Key
+	// Workloads are the other workloads of manifests, whose pods are among Manifests.
+	Workloads []Made
+}
+
+// Made is a workload of a manifest with the pods that are made of it, by their names in manifests.
+type Made struct {
+	workload.ID
+	Pods []pod.Key
+}
+
+// HasWorkloads reports that manifests of the selection have workloads.
+func (s Selection) HasWorkloads() bool { return len(s.Jobs)+len(s.CronJobs)+len(s.Workloads) > 0 }
+
+// Bare returns the pods of manifests that no workload has made.
+func (s Selection) Bare() []pod.Key {
+	bare := slices.Clone(s.Manifests)
+	for _, w := range s.Workloads {
+		bare = slices.DeleteFunc(bare, func(key pod.Key) bool { return slices.Contains(w.Pods, key) })
+	}
+	return bare
 }
 
 // Of returns the objects of a kind that manifests of the selection have.
@@ -34,9 +54,14 @@ func (s Selection) Of(kind workload.Kind) []pod.Key {
 		return slices.Clone(s.Jobs)
 	case workload.CronJob:
 		return slices.Clone(s.CronJobs)
-	default:
-		return nil
 	}
+	var keys []pod.Key
+	for _, w := range s.Workloads {
+		if w.Kind == kind {
+			keys = append(keys, w.Key)
+		}
+	}
+	return keys
 }
 
 // Select returns the pods of a selection or, if names are given, the pods of its namespace with these names.

@@ -37,6 +37,15 @@ func WorkloadKind(resource string) workload.Kind {
 	return ""
 }
 
+// Kinds returns all kinds of workloads.
+func Kinds() []workload.Kind {
+	var all []workload.Kind
+	for _, t := range workloadTypes {
+		all = append(all, t.kind)
+	}
+	return all
+}
+
 // Types returns the resource types that get and describe take, pods first.
 func Types() []string {
 	types := []string{"pods"}
