@@ -84,9 +84,29 @@ func (s Serve) Text(ctx context.Context) string {
 	return text
 }
 
+// startTime is how long a serve that was started a moment ago may take until it shows that it runs.
+const startTime = 2 * time.Second
+
+// starts reports whether a podrun runs, or does so before the time to wait is over.
+func (s Serve) starts(ctx context.Context, wait time.Duration) bool {
+	for end := time.Now().Add(wait); ; {
+		_, alive := s.Reader.Owners.LastSeen()
+		switch {
+		case alive || owner.Serving(s.Options.Dirs):
+			return true
+		case ctx.Err() != nil || time.Now().After(end):
+			return false
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(startTime / 40):
+		}
+	}
+}
+
 // CheckAwaited returns an error if a pod that does not exist is in no manifest of the serve that runs, and warns if no
-// process runs that could create it.
-func (s Serve) CheckAwaited(ctx context.Context, keys []pod.Key) error {
+// process runs that could create it, nor does after wait.
+func (s Serve) CheckAwaited(ctx context.Context, keys []pod.Key, wait time.Duration) error {
 	there, err := s.Reader.Pods()
 	if err != nil {
 		return err
@@ -99,7 +119,7 @@ func (s Serve) CheckAwaited(ctx context.Context, keys []pod.Key) error {
 		return nil
 	}
 	if !owner.Serving(s.Options.Dirs) {
-		if _, alive := s.Reader.Owners.LastSeen(); !alive {
+		if !s.starts(ctx, min(wait, startTime)) {
 			cli.Warnf(s.Streams.ErrOut, "pod %s does not exist, and no podrun process runs that could create it",
 				strings.TrimPrefix(missing[0].Name, "pod/"))
 		}

@@ -8,10 +8,13 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 var errTimedOut = errors.New("timed out")
@@ -61,7 +64,7 @@ func (r *Reader) Wait(ctx context.Context, out io.Writer, o WaitOptions) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimedOut)
 	defer cancel()
 	pending := o.Pods
-	var details []string // the names of pending, with the message of Unowned pods
+	var details []string // the names of pending, with why they are not well
 	err := r.OnChange(ctx, r.Dirs.StatusFiles().Dir(), func() (bool, error) {
 		pods, err := r.Settled()
 		if err != nil {
@@ -84,10 +87,7 @@ func (r *Reader) Wait(ctx context.Context, out io.Writer, o WaitOptions) error {
 				}
 			case !o.Condition(p):
 				unmet = append(unmet, key)
-				if p != nil && status.IsUnowned(p) {
-					name += " (" + p.Status.Message + ")"
-				}
-				details = append(details, name)
+				details = append(details, name+whyNot(p))
 			default:
 				fmt.Fprintf(out, "pod/%s condition met\n", BareName(name))
 			}
@@ -99,4 +99,19 @@ func (r *Reader) Wait(ctx context.Context, out io.Writer, o WaitOptions) error {
 		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("timed out waiting for %s", strings.Join(details, ", "))}
 	}
 	return err
+}
+
+// whyNot returns why a pod is not well, in parentheses; "" if it is, or does not exist.
+func whyNot(p *v1.Pod) string {
+	if p == nil {
+		return ""
+	}
+	why := summary.Why(p, time.Now())
+	if status.IsUnowned(p) {
+		why = p.Status.Message
+	}
+	if why == "" {
+		return ""
+	}
+	return " (" + summary.Plain(why) + ")"
 }

@@ -22,8 +22,8 @@ type Wait struct {
 	// All selects all objects of the namespace.
 	All     bool
 	Timeout time.Duration // 0: check once
-	// Check returns an error if one of the pods can never be.
-	Check func(context.Context, []pod.Key) error
+	// Check returns an error if one of the pods can never be. It may wait for a serve that starts, at most so long.
+	Check func(context.Context, []pod.Key, time.Duration) error
 	// kind is that of the objects that are named or selected; "": pods.
 	kind      workload.Kind
 	condition Condition
@@ -82,7 +82,7 @@ func (w *Wait) Run(ctx context.Context, r *Reader, out io.Writer, s Selection, n
 	s.Jobs = nil
 	pods, err := r.WaitFor(s, names, gone)
 	if err == nil && !gone && w.For != "create" {
-		err = w.Check(ctx, pods)
+		err = w.Check(ctx, pods, w.Timeout)
 	}
 	if err != nil {
 		return err
