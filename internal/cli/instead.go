@@ -28,7 +28,7 @@ var instead = []struct{ commands, text string }{
 	{"rmi", "podrun images rm IMAGE removes an image"},
 }
 
-// insteadOfFlags says what podrun has in place of flags of kubectl that it does not have.
+// insteadOfFlags says what podrun has in place of flags of kubectl and the kubelet that it does not have.
 var insteadOfFlags = []struct{ flags, text string }{
 	{"kubeconfig context cluster user server token as request-timeout", "podrun has no API server: it reads the state of this machine"},
 	{"field-selector", "-l selects by labels; -o jsonpath='{.items[?(@.status.phase==\"Running\")].metadata.name}' by other fields"},
@@ -39,6 +39,12 @@ var insteadOfFlags = []struct{ flags, text string }{
 	{"watch-only output-watch-events", "-w lists the pods, and then each change"},
 	{"limit-bytes", "--tail limits the lines, --since the time"},
 	{"retries", "podrun cp reads and writes the container's files itself: there is no connection to retry"},
+	{"config", "flags, and PODRUN_… variables for them; docs/from-kubelet.md has that of each field of a KubeletConfiguration"},
+	{"pod-manifest-path staticPodPath", "--manifests names the directory of manifests"},
+	{"hostname-override", "--node-name is the name of the node"},
+	{"container-runtime-endpoint", "--containerd-address is containerd's socket"},
+	{"read-only-port readOnlyPort", "--listen 127.0.0.1:10255 serves pods, logs and metrics"},
+	{"manifest-url-headers", "--manifest-url-header 'NAME: VALUE' is a header of the requests to the URL"},
 	{"force now cascade", "--grace-period 0 kills at once"},
 }
 

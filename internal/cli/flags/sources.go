@@ -135,6 +135,11 @@ func (s *Sources) Options(f *pflag.FlagSet, o *agent.Options) error {
 	if slices.Contains(s.manifests, "") {
 		return errors.New(`--manifests "": must be the path of a directory or file, exec:COMMAND, or - for standard input`)
 	}
+	for _, path := range s.manifests {
+		if strings.HasPrefix(path, "http://") || strings.HasPrefix(path, "https://") {
+			return fmt.Errorf("--manifests %s: is a URL: give it with --manifest-url", path)
+		}
+	}
 	loading, err := s.loading.Options()
 	if err != nil {
 		return err
