@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -132,14 +133,26 @@ func Claims(dirs layout.Dirs) ([]Claim, error) {
 				continue
 			}
 			key := pod.Key{Namespace: space.Name(), Name: e.Name()}
-			claims = append(claims, Claim{Namespace: key.Namespace, Name: key.Name, Made: info.ModTime(),
-				Path: dirs.Claim(key.Namespace, key.Name), Pods: using[key]})
+			path := dirs.Claim(key.Namespace, key.Name)
+			claims = append(claims, Claim{
+				Namespace: key.Namespace, Name: key.Name, Made: made(path, info), Path: path, Pods: using[key],
+			})
 		}
 	}
 	slices.SortFunc(claims, func(a, b Claim) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return claims, nil
+}
+
+// made returns when a directory was created or, on a file system that does not know, when its content last changed.
+func made(path string, info fs.FileInfo) time.Time {
+	var s unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &s)
+	if err != nil || s.Mask&unix.STATX_BTIME == 0 {
+		return info.ModTime()
+	}
+	return time.Unix(s.Btime.Sec, int64(s.Btime.Nsec))
 }
 
 // users returns the names of the pods that exist, by the claims that they use.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -103,6 +104,27 @@ func TestMountedClaimStays(t *testing.T) {
 	}
 	if b, err := os.ReadFile(outside + "/file"); err != nil || string(b) != "mine" {
 		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// The age of a claim is that of its directory, and not of its content.
+func TestClaimMade(t *testing.T) {
+	f := newFixture(t)
+	if _, err := f.Setup(t.Context(), podWith(claimed("data")), mounting(mountV), pod.Sandbox{}); err != nil {
+		t.Fatal(err)
+	}
+	dir := f.root + "/claims/default/data"
+	var s unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_BTIME, &s); err != nil || s.Mask&unix.STATX_BTIME == 0 {
+		t.Skipf("the file system does not know when a directory was created: %v", err)
+	}
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(dir, later, later); err != nil {
+		t.Fatal(err)
+	}
+	claims, err := Claims(f.dirs())
+	if err != nil || len(claims) != 1 || claims[0].Made.After(time.Now()) {
+		t.Errorf("%+v, %v", claims, err)
 	}
 }
 
