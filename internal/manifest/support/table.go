@@ -367,7 +367,8 @@ var annotations = map[string]rule{
 		"ready if its restartPolicy is Always"),
 	"podrun.io/junit": yes("JUnit reports that the containers write, VOLUME:PATH with commas between: " +
 		"podrun once --report merges them; the last element of a path may have wildcards"),
-	"podrun.io/manifest":          ignored(ofPodrun),
+	"podrun.io/manifest": ignored(ofPodrun + "; podrun get -o manifest prints a pod as it can be put back: " +
+		"that of -o yaml has the node's name in its own already"),
 	"podrun.io/manifest-error":    ignored(ofPodrun),
 	"podrun.io/manifest-hash":     ignored(ofPodrun),
 	"podrun.io/manifest-warnings": ignored(ofPodrun),
