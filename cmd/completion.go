@@ -5,7 +5,6 @@ import (
 )
 
 func completionCommand(a *app) *cobra.Command {
-	shells := []string{"bash", "zsh", "fish"}
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish",
 		Short: "Print the completion script for a shell",
@@ -16,7 +15,7 @@ func completionCommand(a *app) *cobra.Command {
 			"  # zsh\n  podrun completion zsh >/usr/share/zsh/vendor-completions/_podrun\n\n" +
 			"  # fish\n  podrun completion fish >/usr/share/fish/vendor_completions.d/podrun.fish",
 		Args:      arguments(cobra.MatchAll(argCount(1, 1), cobra.OnlyValidArgs)),
-		ValidArgs: shells,
+		ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(c *cobra.Command, args []string) error {
 			switch root := c.Root(); args[0] {
 			case "bash":

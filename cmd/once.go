@@ -39,12 +39,9 @@ func onceCommand(a *app) *cobra.Command {
 		Annotations: map[string]string{annotationQuiet: "yes"},
 		Short:       "Run the pods of all manifests once and exit with their result",
 		Long:        once.Help,
-		Example: "  # run a job from standard input and print its whole log\n" +
-			"  podrun once - --logs all <job.yaml\n\n" +
-			"  # in CI: run for at most ten minutes, write a JUnit report and leave nothing behind\n" +
-			"  podrun once ci/ --timeout 10m --report result.xml --rm",
-		Args: manifestFiles,
-		RunE: func(c *cobra.Command, _ []string) error { return runOnce(a, c, f) },
+		Example:     once.Example,
+		Args:        manifestFiles,
+		RunE:        func(c *cobra.Command, _ []string) error { return runOnce(a, c, f) },
 	}
 	f.run.Add(c.Flags())
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "maximum time to wait for the results (default: no limit)")

@@ -22,3 +22,9 @@ const Help = "once runs the pods, waits until each is done and exits. A pod with
 	"always replaces the report, however it ends. If no pod was run, the report has the errors.\n\n" +
 	"A pod with the annotation podrun.io/after starts when the pods that the annotation names have\n" +
 	"succeeded or, with restartPolicy Always, are ready. If one of them fails, the pod is not started."
+
+// Example is the example of podrun once.
+const Example = "  # run a job from standard input and print its whole log\n" +
+	"  podrun once - --logs all <job.yaml\n\n" +
+	"  # in CI: run for at most ten minutes, write a JUnit report and leave nothing behind\n" +
+	"  podrun once ci/ --timeout 10m --report result.xml --rm"

@@ -15,8 +15,8 @@ const Settled = 10 * time.Second
 type Observed struct {
 	// Pod is as it was published last.
 	Pod *v1.Pod
-	// Ready is for how long the pod has been ready without a restart, as far as is known, and Shown how much of that its
-	// last status has shown. They have no meaning for a pod that is not ready.
+	// Ready is for how long the pod has been ready without a restart, as far as is known, and Shown how much of
+	// that its last status has shown. They have no meaning for a pod that is not ready.
 	Ready, Shown time.Duration
 }
 
