@@ -130,8 +130,10 @@ var rooms = map[string]room{
 	"internal/gc":                          {imports: "pod runtime sys", pureFiles: "select.go"},
 	"internal/nodeshutdown":                {imports: "sys"},
 	"internal/image":                       {imports: "pod sys sys/errtext sys/fileerror"},
+	"internal/image/registryhosts":         {},
 	"internal/network/dns":                 {imports: "pod checkpoint"},
-	"internal/embedded":                    {imports: "checkpoint/layout embedded/runcshim sys sys/own secretenv"},
+	"internal/embedded":                    {imports: "checkpoint/layout embedded/runcshim embedded/transfer sys sys/own secretenv"},
+	"internal/embedded/transfer":           {imports: "image/registryhosts"},
 	"internal/embedded/runcshim":           {},
 	"internal/secretenv":                   {imports: "checkpoint/layout sys"},
 	"internal/sys/stdin":                   {},
@@ -171,7 +173,7 @@ var rooms = map[string]room{
 	"internal/runtime/containerd/images/accounts": {imports: "pod sys"},
 	"internal/runtime/containerd/images/unpacked": {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images/accounts checkpoint/layout sys sys/own sys/memo oci"},
 	"internal/runtime/containerd/images/fetched":  {imports: "runtime/containerd/daemon checkpoint/layout sys sys/own"},
-	"internal/runtime/containerd/images/pull":     {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images/fetched runtime/containerd/images/unpacked image"},
+	"internal/runtime/containerd/images/pull":     {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images/fetched runtime/containerd/images/unpacked image image/registryhosts"},
 
 	"internal/containerlog":          {imports: "containerlog/cri containerlog/links containerlog/orphangc pod checkpoint/layout sys/watch sys"},
 	"internal/containerlog/cri":      {imports: "sys"},
@@ -194,7 +196,7 @@ var only = map[string]string{
 	"github.com/containerd/containerd/v2/client":   "internal/runtime/containerd internal/runtime/containerd/exec internal/runtime/containerd/daemon internal/runtime/containerd/images internal/runtime/containerd/images/pull internal/runtime/containerd/images/unpacked internal/runtime/containerd/daemontest hack/bench",
 	"github.com/containerd/containerd/v2/cmd/":     "internal/embedded internal/embedded/runcshim",
 	"github.com/containerd/containerd/v2/plugins/": "internal/embedded",
-	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/shimpool internal/runtime/containerd/start internal/runtime/containerd/exec internal/runtime/containerd/stop internal/runtime/containerd/resources internal/runtime/containerd/orphan internal/runtime/containerd/instance internal/runtime/containerd/daemontest internal/embedded internal/embedded/runcshim hack/bench",
+	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/shimpool internal/runtime/containerd/start internal/runtime/containerd/exec internal/runtime/containerd/stop internal/runtime/containerd/resources internal/runtime/containerd/orphan internal/runtime/containerd/instance internal/runtime/containerd/daemontest internal/embedded internal/embedded/runcshim internal/embedded/transfer hack/bench",
 	// sys.Program runs what is not podrun's own; the others run this program, or look for runc.
 	"os/exec": "internal/sys internal/embedded internal/secretenv internal/test/testlogind internal/test/testimage internal/test/testcontainerd internal/network/nettest hack/bench",
 
@@ -208,7 +210,7 @@ var only = map[string]string{
 	"github.com/containernetworking/":                  "internal/network/cni",
 	"github.com/google/nftables":                       "internal/network/bridge internal/network/portmap internal/network/nft internal/network/nettest",
 	"github.com/google/go-containerregistry/":          "internal/test/testimage hack/bench",
-	"github.com/containerd/containerd/v2/core/remotes": "internal/runtime/containerd/images/pull internal/image",
+	"github.com/containerd/containerd/v2/core/remotes": "internal/runtime/containerd/images/pull internal/image internal/image/registryhosts internal/embedded/transfer",
 }
 
 // impure may not be imported where nothing but judgement is at home.

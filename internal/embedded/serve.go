@@ -158,6 +158,7 @@ func startContainerd(ctx context.Context, o Options, snapshotter string) (stop f
 	if _, err := mount.CleanupTempMounts(0); err != nil {
 		return nil, fmt.Errorf("unmounting an earlier run's temporary mounts: %w", err)
 	}
+	limitTransfers()
 	// Not ctx: requests must not fail before stop because ctx has ended.
 	srv, err := server.New(context.WithoutCancel(ctx), cfg)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	registry "podrun.io/podrun/internal/image"
+	"podrun.io/podrun/internal/image/registryhosts"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
@@ -116,7 +117,7 @@ func (p *Puller) obtain(
 	}
 	pulled, err := p.o.Client.Pull(ctx, named.String(),
 		client.WithResolver(metered{
-			docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, hosts)}), meter,
+			docker.NewResolver(docker.ResolverOptions{Hosts: registryhosts.Bounded(ctx, hosts)}), meter,
 		}),
 		client.WithImageHandlerWrapper(metering(meter)),
 		client.WithPullUnpack, client.WithPullSnapshotter(p.o.Client.Snapshotter),
