@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -10,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/agenterror"
 	"podrun.io/podrun/internal/cli/flags"
@@ -57,21 +55,7 @@ func downCommand(a *app) *cobra.Command {
 			for _, key := range removed {
 				fmt.Fprintf(a.Out, "pod %q removed\n", key.Name)
 			}
-			if c.Context().Err() != nil && errors.Is(err, context.Canceled) {
-				return &cli.Error{
-					Code: a.signals.ExitCode(),
-					Err:  errors.New("interrupted; run podrun down again to remove what is left"),
-				}
-			}
-			if owned := (*owner.OwnedError)(nil); errors.Is(err, owner.ErrServing) &&
-				(!errors.As(err, &owned) || owned.Serve) {
-				return &cli.Error{
-					Code: cli.ExitFailed,
-					Err:  err,
-					Hint: "remove the pod's manifest, then serve stops the pod; or stop its owner process first",
-				}
-			}
-			return agenterror.Explain(c.Context(), c.CommandPath(), err)
+			return agenterror.Down(c.Context(), c.CommandPath(), a.signals.ExitCode(), err)
 		},
 	}
 	c.Flags().IntVar(&seconds, "grace-period", 0,

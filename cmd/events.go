@@ -40,11 +40,7 @@ func eventsCommand(a *app) *cobra.Command {
 
 // listEvents lists events for get and events.
 func listEvents(a *app, c *cobra.Command, f list.EventFlags, name string) error {
-	err := f.Check(name)
-	if err != nil {
-		return usage(c, err)
-	}
-	o, err := f.Options()
+	o, err := f.Checked(name)
 	if err != nil {
 		return usage(c, err)
 	}

@@ -94,21 +94,13 @@ func (f *onceFlags) check() error {
 	return nil
 }
 
-// defaultLogs returns the default of --logs. ci is the variable CI, which CI services set.
-func defaultLogs(terminal bool, ci string) string {
-	if terminal || ci != "" && ci != "0" && ci != "false" {
-		return "stream"
-	}
-	return "failed"
-}
-
 func runOnce(a *app, c *cobra.Command, f *onceFlags) error {
 	o := a.agentOptions()
 	if err := f.run.Options(c.Flags(), &o); err != nil {
 		return usage(c, err)
 	}
 	if f.logs == "" {
-		f.logs = defaultLogs(cli.TerminalOf(a.Out) != nil, os.Getenv("CI"))
+		f.logs = once.DefaultLogs(cli.TerminalOf(a.Out) != nil, os.Getenv("CI"))
 	}
 	if err := f.check(); err != nil {
 		return usage(c, err)

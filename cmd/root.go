@@ -144,7 +144,7 @@ func (a *app) commands(root *cobra.Command) {
 			root.AddCommand(c)
 		}
 	}
-	add(groupRun, serveCommand(a), onceCommand(a), restartCommand(a), createCommand(a), downCommand(a),
+	add(groupRun, serveCommand(a), onceCommand(a), restartCommand(a), undoCommand(a), createCommand(a), downCommand(a),
 		deleteCommand(a))
 	add(groupInspect,
 		getCommand(a),

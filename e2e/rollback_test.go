@@ -85,15 +85,7 @@ func TestRollback(t *testing.T) {
 	if out := n.ok("events", "web"); !strings.Contains(out, "RolledBack") {
 		t.Errorf("events: %s", out)
 	}
-	history := n.ok("history", "web")
-	var results []string
-	for _, line := range strings.Split(strings.TrimSpace(history), "\n")[1:] {
-		fields := strings.Fields(strings.Replace(line, "*", "", 1))
-		results = append(results, fields[1])
-	}
-	if got := strings.Join(results, " "); got != "Healthy RolledBack RolledBack" {
-		t.Errorf("history: %s", history)
-	}
+	n.awaitHistory("web", "Healthy RolledBack RolledBack")
 	n.end(syscall.SIGKILL)
 	n.serve()
 	if now := rolledBack("not ready"); now.Status.ContainerStatuses[0].ContainerID != p.Status.ContainerStatuses[0].ContainerID {
@@ -107,9 +99,35 @@ func TestRollback(t *testing.T) {
 		return nil
 	})
 	says("third")
+	n.awaitHistory("web", "Healthy RolledBack RolledBack Healthy")
+	if out := n.ok("undo", "web"); !strings.Contains(out, "rolled back to revision") {
+		t.Errorf("undo: %s", out)
+	}
+	rolledBack("podrun undo")
+	says("first")
+	n.diff(0) // serve would change nothing
+	if got := n.run("undo", "web"); got.code != 1 || !strings.Contains(got.stderr, "already") {
+		t.Errorf("undo again: %+v", got)
+	}
 	n.remove("web.yaml")
 	n.gone("web-n")
 	if got := n.run("history", "web"); got.code == 0 {
 		t.Errorf("the history of a removed pod: %+v", got)
 	}
+}
+
+// awaitHistory waits until podrun history has these results.
+func (n *node) awaitHistory(pod, want string) {
+	n.t.Helper()
+	n.await("the history of "+pod, func() error {
+		out := n.ok("history", pod)
+		var results []string
+		for _, line := range strings.Split(strings.TrimSpace(out), "\n")[1:] {
+			results = append(results, strings.Fields(strings.Replace(line, "*", "", 1))[1])
+		}
+		if got := strings.Join(results, " "); got != want {
+			return fmt.Errorf("%s, want %s", got, want)
+		}
+		return nil
+	})
 }

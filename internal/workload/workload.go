@@ -120,6 +120,8 @@ type Recorded struct {
 	// tried has been.
 	Running map[pod.Key]revisions.Observed
 	Tried   map[ID]time.Duration
+	// Undo asks to go back from revisions.
+	Undo map[revisions.Undo]bool
 	// Frozen are those whose histories could not be recorded or read: nothing new is decided for them.
 	Frozen map[ID]bool
 	// Boot is the kernel's boot ID.

@@ -89,7 +89,7 @@ func TestRequests(t *testing.T) {
 	requests, heard := owner.NewJobRequests(dirs, log), &events{}
 	d := &disk{Memory: checkpoint.NewMemory(nil)}
 	r := New(nowhere{})
-	r.Answer(requests, heard)
+	r.Answer(requests, nil, heard)
 	if _, err := r.Recall(checkpoint.NewStoreOn(d, log)); err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ type Record struct {
 	trust   func() cronjobs.Trust
 	log     *slog.Logger
 	changed chan struct{}
-	// requests ask for Jobs, and events gets what happens to CronJobs. Both may be nil.
+	// requests ask for Jobs, and events gets what happens. Both may be nil.
 	requests *owner.JobRequests
 	events   Events
 
@@ -79,20 +79,23 @@ func New(to reconcile.Publisher) *Record {
 	}
 }
 
-// Answer makes r answer requests for Jobs, and report what happens to CronJobs as events.
-func (r *Record) Answer(requests *owner.JobRequests, events Events) {
-	r.requests, r.events = requests, events
+// Answer makes r answer requests for Jobs and to go back from revisions, and report what happens as events.
+func (r *Record) Answer(requests *owner.JobRequests, undo *owner.UndoRequests, events Events) {
+	r.requests, r.undo, r.events = requests, undo, events
 }
 
 // Run reports that there are requests, until ctx ends.
 func (r *Record) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := make(chan error)
+	ended := make(chan error, 2)
 	go func() { ended <- r.requests.Run(ctx) }()
+	go func() { ended <- r.undo.Run(ctx) }()
 	for {
 		select {
 		case <-r.requests.Changed:
+			r.notify()
+		case <-r.undo.Changed:
 			r.notify()
 		case err := <-ended:
 			return err
@@ -234,7 +237,7 @@ func (r *Record) Recorded() workload.Recorded {
 	return workload.Recorded{
 		Requests: r.asked,
 		Exists:   maps.Clone(r.exists), Pods: maps.Clone(r.pods),
-		Running: r.running(), Tried: r.tried(), Histories: workload.Histories{
+		Running: r.running(), Tried: r.tried(), Undo: r.undone(), Histories: workload.Histories{
 			Jobs: maps.Clone(r.jobs), CronJobs: maps.Clone(r.crons), Revisions: maps.Clone(r.histories),
 		},
 		Frozen: maps.Clone(r.frozen), Boot: r.boot, Now: r.wall(), Clock: r.trust(),

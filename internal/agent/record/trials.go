@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/manifest/rollback"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
@@ -18,6 +19,32 @@ type trials struct {
 	histories map[workload.ID]*revisions.History
 	began     map[workload.ID]trial
 	seen      map[pod.Key]watched
+	// undo asks to go back from revisions. It may be nil.
+	undo *owner.UndoRequests
+	// asks are the requests that the last Recorded has returned.
+	asks map[revisions.Undo]bool
+}
+
+// undone returns the requests to go back from revisions.
+func (t *trials) undone() map[revisions.Undo]bool {
+	all := map[revisions.Undo]bool{}
+	if t.undo != nil {
+		for _, q := range t.undo.All() {
+			all[q] = true
+		}
+	}
+	t.asks = all
+	return all
+}
+
+// answerUndo removes the requests that were decided on: what they ask for is recorded, or cannot be done.
+func (t *trials) answerUndo(failed map[workload.ID]bool) {
+	for q := range t.asks {
+		if !failed[workload.ID{Kind: workload.Kind(q.Kind), Key: pod.Key{Namespace: q.Namespace, Name: q.Name}}] {
+			t.undo.Remove(q)
+		}
+	}
+	t.asks = nil
 }
 
 // trial is since when a revision is being tried.
@@ -33,7 +60,9 @@ type watched struct {
 }
 
 func newTrials() trials {
-	return trials{map[workload.ID]*revisions.History{}, map[workload.ID]trial{}, map[pod.Key]watched{}}
+	return trials{
+		histories: map[workload.ID]*revisions.History{}, began: map[workload.ID]trial{}, seen: map[pod.Key]watched{},
+	}
 }
 
 // isTried reports that workloads of a kind, or pods, have revisions.
@@ -59,6 +88,7 @@ func (r *Record) saveRevisions(all map[workload.ID]*revisions.History, failed ma
 			delete(r.began, id)
 		}
 	}
+	r.answerUndo(failed)
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/changes"
+	"podrun.io/podrun/internal/manifest/mux"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
@@ -64,7 +65,7 @@ func (o Opener) Diff(
 		if c.Action != changes.Keep && c.Action != changes.Update || len(kept[c.Key][0].Sandboxes) == 0 {
 			continue
 		}
-		volumes, err := outdated(dirs, there[c.Key], desired.Objects)
+		volumes, err := outdated(dirs, there[c.Key], desired.ObjectsOf(c.Key))
 		if err != nil {
 			return nil, manifest.Desired{}, err
 		}
@@ -113,5 +114,12 @@ func (o Opener) First(ctx context.Context, all []manifest.Source) (manifest.Desi
 	if o.Record != nil {
 		sources.Recorded = o.Record.Recorded()
 	}
-	return manifest.Merge(sources), nil
+	d := manifest.Merge(sources)
+	if o.Record != nil { // what is rolled back stays so, and nothing new is decided
+		for id := range sources.Recorded.Revisions {
+			sources.Recorded.Frozen[id] = true
+		}
+		mux.Rollback{All: true, Refusal: o.Policy.Refusal}.Apply(&d, sources.Recorded)
+	}
+	return d, nil
 }

@@ -128,6 +128,9 @@ func RestartRequests(d Dirs) string { return filepath.Join(d.Run, "restarts") }
 // JobRequests returns the directory of the requests to create Jobs from CronJobs, which serve has not answered yet.
 func JobRequests(d Dirs) string { return filepath.Join(d.Run, "jobs") }
 
+// UndoRequests returns the directory of the requests to go back from a revision, which serve has not answered yet.
+func UndoRequests(d Dirs) string { return filepath.Join(d.Run, "undo") }
+
 // Fifos returns the directory of the FIFOs of exec and attach.
 func (d Dirs) Fifos() string { return filepath.Join(d.Run, "fifo") }
 

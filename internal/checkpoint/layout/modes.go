@@ -51,6 +51,7 @@ func (d Dirs) Modes() []Mode {
 		{Path: d.Legacy().Etcs(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: RestartRequests(d), Mode: ModePrivate},
 		{Path: JobRequests(d), Mode: ModePrivate},
+		{Path: UndoRequests(d), Mode: ModePrivate},
 		{Path: Runs(d), Mode: ModePrivate, Lazy: true},
 		{Path: d.Networks().Bridge(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.ImageFiles().Views(), Mode: ModePrivate, Lazy: true},

@@ -58,6 +58,25 @@ func Explain(ctx context.Context, command string, err error) error {
 	return Unreachable(ctx, err)
 }
 
+// Down gives an error of agent.Down its exit code and hint. interrupted is the exit code if ctx was cancelled.
+func Down(ctx context.Context, command string, interrupted int, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return &cli.Error{
+			Code: interrupted,
+			Err:  errors.New("interrupted; run podrun down again to remove what is left"),
+		}
+	}
+	if owned := (*owner.OwnedError)(nil); errors.Is(err, owner.ErrServing) &&
+		(!errors.As(err, &owned) || owned.Serve) {
+		return &cli.Error{
+			Code: cli.ExitFailed,
+			Err:  err,
+			Hint: "remove the pod's manifest, then serve stops the pod; or stop its owner process first",
+		}
+	}
+	return Explain(ctx, command, err)
+}
+
 // ownedHint returns the hint for a command that failed because another process owns a pod.
 func ownedHint(command string, owned *owner.OwnedError) string {
 	const wait = "wait until that one has ended, or end it"

@@ -2,18 +2,12 @@ package describe
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
-	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/manifest/rollback"
-	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/workload"
 	"podrun.io/podrun/internal/workload/revisions"
 )
 
@@ -51,11 +45,7 @@ func History(r *query.Reader, streams cli.Streams, o HistoryOptions, args []stri
 	if o.Output != "" && o.Output != "json" {
 		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("-o %q: must be json", o.Output)}
 	}
-	id, err := subject(r, o.Namespace, args)
-	if err != nil {
-		return err
-	}
-	h, err := historyOf(checkpoint.NewStore(r.Dirs, slog.New(slog.DiscardHandler)), id)
+	_, h, err := r.Revisions(o.Namespace, args)
 	if err != nil {
 		return err
 	}
@@ -86,52 +76,6 @@ func History(r *query.Reader, streams cli.Streams, o HistoryOptions, args []stri
 		})
 	}
 	return printers.NewTable(streams.Out).Print(rows...)
-}
-
-// subject returns what args name.
-func subject(r *query.Reader, namespace string, args []string) (workload.ID, error) {
-	if kind, names, is := query.WorkloadArgs(args); is && kind != workload.Job && kind != workload.CronJob {
-		if len(names) != 1 {
-			return workload.ID{}, &cli.Error{Code: cli.ExitUsage, Err: errors.New("name one pod or workload")}
-		}
-		return workload.ID{Kind: kind, Key: pod.Key{Namespace: namespace, Name: names[0]}}, nil
-	}
-	if len(args) == 2 && query.IsPods(args[0]) {
-		args = args[1:]
-	}
-	if len(args) != 1 {
-		return workload.ID{}, &cli.Error{Code: cli.ExitUsage, Err: errors.New("name one pod or workload")}
-	}
-	p, err := r.Named(namespace, args[0])
-	if err != nil {
-		return workload.ID{}, err
-	}
-	return rollback.Of(p), nil
-}
-
-// historyOf returns the history of a pod or workload.
-func historyOf(store *checkpoint.Store, id workload.ID) (*revisions.History, error) {
-	runs, err := store.Runs()
-	if err != nil {
-		return nil, err
-	}
-	for _, one := range runs {
-		if one.Kind != string(id.Kind) || one.Namespace != id.Key.Namespace || one.Name != id.Key.Name {
-			continue
-		}
-		h := &revisions.History{}
-		if err = one.Err; err == nil {
-			err = json.Unmarshal(one.History, h)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", store.RunPath(one), err)
-		}
-		return h, nil
-	}
-	return nil, &cli.Error{
-		Code: cli.ExitFailed, Err: fmt.Errorf("no revisions of %s are recorded", id),
-		Hint: "serve records those of pods with the annotation podrun.io/rollback: \"true\", or with --rollback of all pods",
-	}
 }
 
 // shownOf returns what is shown of a history.

@@ -30,8 +30,15 @@ func (e *EventFlags) AddTo(f *pflag.FlagSet) {
 	f.BoolVar(&e.NoHeaders, "no-headers", false, "do not print headers")
 }
 
-// Check checks and normalizes the flags. name is the pod whose events are shown, or "".
-func (e *EventFlags) Check(name string) error {
+// Checked checks and normalizes the flags, and returns what they mean. name is the pod whose events are shown, or "".
+func (e *EventFlags) Checked(name string) (Options, error) {
+	if err := e.check(name); err != nil {
+		return Options{}, err
+	}
+	return e.Options()
+}
+
+func (e *EventFlags) check(name string) error {
 	for i, t := range e.Types {
 		e.Types[i] = strings.ToUpper(t[:min(1, len(t))]) + strings.ToLower(t[min(1, len(t)):])
 		if e.Types[i] != v1.EventTypeNormal && e.Types[i] != v1.EventTypeWarning {

@@ -393,3 +393,11 @@ func (r *run) warnOfLeft(left []result.Left) {
 		fmt.Fprintln(r.Streams.ErrOut, "hint: podrun down removes what is left of a pod")
 	}
 }
+
+// DefaultLogs returns the default of --logs. ci is the variable CI, which CI services set.
+func DefaultLogs(terminal bool, ci string) string {
+	if terminal || ci != "" && ci != "0" && ci != "false" {
+		return "stream"
+	}
+	return "failed"
+}

@@ -109,6 +109,9 @@ func (s *subject) apply() {
 	v := revisions.Judge(revisions.Input{
 		History: history, Wanted: wanted, Health: s.health(wanted.ID), Tried: s.recorded.Tried[s.id],
 		Deadline: s.deadline(first), Now: s.recorded.Now,
+		Undo: s.recorded.Undo[revisions.Undo{
+			Kind: string(s.id.Kind), Namespace: s.id.Key.Namespace, Name: s.id.Key.Name, Revision: wanted.ID,
+		}],
 	})
 	s.d.Revisions[s.id] = v.History
 	if at := s.recorded.Now.Add(v.Wait); v.Wait > 0 && (s.d.Next.IsZero() || at.Before(s.d.Next)) {
@@ -188,7 +191,7 @@ func (s *subject) use(r *revisions.Revision, reason string) {
 		from := manifest.OriginOf(wanted) // the file may have another name now
 		manifest.Annotate(p, manifest.AnnotationSource, from.Source)
 		manifest.Annotate(p, manifest.AnnotationManifest, from.Path)
-		manifest.Annotate(p, manifest.AnnotationRolledBack, "the revision of the manifest was not healthy in time: "+reason)
+		manifest.Annotate(p, manifest.AnnotationRolledBack, reason)
 		s.d.Pods[key] = p
 		if r.Config != "" {
 			s.d.Former[key] = s.objects(r, p.Namespace)

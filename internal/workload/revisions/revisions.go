@@ -103,7 +103,9 @@ type Input struct {
 	Tried time.Duration
 	// Deadline is for how long a revision may be tried.
 	Deadline time.Duration
-	Now      time.Time
+	// Undo asks to go back from Wanted.
+	Undo bool
+	Now  time.Time
 }
 
 // Verdict is what Judge decides.
@@ -114,6 +116,23 @@ type Verdict struct {
 	Use *Revision
 	// Wait is after what time to judge again even if nothing changes; 0: never.
 	Wait time.Duration
+}
+
+// undone is why a revision is rolled back that podrun undo goes back from.
+const undone = "podrun undo"
+
+// Undo asks to go back from a revision of a pod or workload. Another revision is not affected.
+type Undo struct{ Kind, Namespace, Name, Revision string }
+
+// CanUndo returns the revision that runs, and whether there is one to go back to.
+func (h *History) CanUndo() (running string, can bool) {
+	switch {
+	case h.Tried != "":
+		return h.Tried, h.Good != nil
+	case h.Good != nil:
+		return h.Good.ID, h.RolledBack == "" && h.Previous != nil
+	}
+	return "", false
 }
 
 // Judge decides which revision runs now.
@@ -129,11 +148,20 @@ func Judge(in Input) Verdict {
 	case h.Good != nil && h.Good.ID == wanted.ID:
 		h.supersede(in.Now)
 		h.RolledBack = ""
+		if in.Undo && h.Previous != nil {
+			h.Past = appended(h.Past, Outcome{wanted.ID, RolledBack, undone, time.Time{}, in.Now})
+			h.RolledBack, h.Good, h.Previous = wanted.ID, h.Previous, nil
+			return Verdict{History: &h, Use: h.Good}
+		}
 		return Verdict{History: &h, Use: wanted}
 	case h.Tried != wanted.ID:
 		h.supersede(in.Now)
 		h.RolledBack, h.Tried, h.Began = "", wanted.ID, in.Now
 		return Verdict{History: &h, Use: wanted, Wait: in.Deadline}
+	case in.Undo && h.Good != nil:
+		h.end(RolledBack, undone, in.Now)
+		h.RolledBack = wanted.ID
+		return Verdict{History: &h, Use: h.Good}
 	case in.Health.State == Well:
 		h.end(Healthy, "", in.Now)
 		h.Previous, h.Good = h.Good, wanted
@@ -147,7 +175,7 @@ func Judge(in Input) Verdict {
 		h.Overdue = true
 		return Verdict{History: &h, Use: wanted, Wait: in.Health.Wait}
 	}
-	h.end(RolledBack, in.Health.Reason, in.Now)
+	h.end(RolledBack, "not healthy in time: "+in.Health.Reason, in.Now)
 	h.RolledBack = wanted.ID
 	return Verdict{History: &h, Use: h.Good}
 }
@@ -216,8 +244,8 @@ func Event(before, after *History) (Change, bool) {
 		return Change{"RevisionHealthy", "Revision " + Short(last.ID) + " is healthy", false}, true
 	case RolledBack:
 		return Change{
-			"RolledBack", "Revision " + Short(last.ID) + " was not healthy in time, so " + Short(after.Good.ID) +
-				" runs again: " + last.Reason, true,
+			"RolledBack", "Revision " + Short(last.ID) + " is rolled back to " + Short(after.Good.ID) + ": " +
+				last.Reason, true,
 		}, true
 	case Failed:
 		return Change{

@@ -141,7 +141,7 @@ func TestPast(t *testing.T) {
 	judge("d", Health{})
 	want := []Outcome{
 		{"a", Healthy, "", time.Unix(1, 0), time.Unix(2, 0)},
-		{"b", RolledBack, "it has failed", time.Unix(3, 0), time.Unix(4, 0)},
+		{"b", RolledBack, "not healthy in time: it has failed", time.Unix(3, 0), time.Unix(4, 0)},
 		{"c", Superseded, "", time.Unix(5, 0), time.Unix(6, 0)},
 	}
 	if !reflect.DeepEqual(h.Past, want) {
@@ -151,7 +151,7 @@ func TestPast(t *testing.T) {
 		t.Errorf("reason %q of what is not rolled back", h.Reason())
 	}
 	judge("d", Health{State: Broken, Reason: "x"})
-	if h.Reason() != "x" {
+	if h.Reason() != "not healthy in time: x" {
 		t.Errorf("reason %q", h.Reason())
 	}
 	for i := range 2 * MaxPast {
@@ -159,5 +159,32 @@ func TestPast(t *testing.T) {
 	}
 	if len(h.Past) != MaxPast {
 		t.Errorf("%d outcomes", len(h.Past))
+	}
+}
+
+// TestUndo: podrun undo goes back from the revision that runs, once, if there is one to go back to.
+func TestUndo(t *testing.T) {
+	t.Parallel()
+	a, b, c := &Revision{ID: "a"}, &Revision{ID: "b"}, &Revision{ID: "c"}
+	for name, one := range map[string]struct {
+		history History
+		want    string
+		running string
+		can     bool
+	}{
+		"healthy":         {History{Good: b, Previous: a}, "runs a, good a, not b", "b", true},
+		"the first one":   {History{Good: b}, "runs b, good b", "b", false},
+		"tried":           {History{Good: c, Previous: a, Tried: "b"}, "runs c, good c, before a, not b", "b", true},
+		"tried first":     {History{Tried: "b", Overdue: true}, "runs b, tries b overdue", "b", false},
+		"rolled back":     {History{Good: c, Previous: a, RolledBack: "b"}, "runs c, good c, before a, not b", "c", false},
+		"another by then": {History{Good: a}, "runs b, good a, tries b, waits 1m0s", "a", false},
+	} {
+		v := Judge(Input{History: &one.history, Wanted: b, Undo: true, Deadline: time.Minute})
+		if got := describe(v); got != one.want {
+			t.Errorf("%s: %s, want %s", name, got, one.want)
+		}
+		if running, can := one.history.CanUndo(); running != one.running || can != one.can {
+			t.Errorf("%s: runs %s, can be undone: %v", name, running, can)
+		}
 	}
 }

@@ -1,0 +1,64 @@
+package query
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/manifest/rollback"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/revisions"
+)
+
+// Revisions returns the recorded revisions of the pod or workload that args name: POD, TYPE/NAME or TYPE NAME.
+func (r *Reader) Revisions(namespace string, args []string) (workload.ID, *revisions.History, error) {
+	id, err := r.revised(namespace, args)
+	if err != nil {
+		return id, nil, err
+	}
+	store := checkpoint.NewStore(r.Dirs, slog.New(slog.DiscardHandler))
+	runs, err := store.Runs()
+	if err != nil {
+		return id, nil, err
+	}
+	for _, one := range runs {
+		if one.Kind != string(id.Kind) || one.Namespace != id.Key.Namespace || one.Name != id.Key.Name {
+			continue
+		}
+		h := &revisions.History{}
+		if err = one.Err; err == nil {
+			err = json.Unmarshal(one.History, h)
+		}
+		if err != nil {
+			return id, nil, fmt.Errorf("reading %s: %w", store.RunPath(one), err)
+		}
+		return id, h, nil
+	}
+	return id, nil, &cli.Error{
+		Code: cli.ExitFailed, Err: fmt.Errorf("no revisions of %s are recorded", id),
+		Hint: "serve records those of pods with the annotation podrun.io/rollback: \"true\", and with --rollback " +
+			"those of all pods",
+	}
+}
+
+// revised returns the pod or workload that args name; for a pod of a workload, that.
+func (r *Reader) revised(namespace string, args []string) (workload.ID, error) {
+	if kind, names, is := WorkloadArgs(args); is && kind != workload.Job && kind != workload.CronJob && len(names) == 1 {
+		return workload.ID{Kind: kind, Key: pod.Key{Namespace: namespace, Name: names[0]}}, nil
+	}
+	if len(args) == 2 && IsPods(args[0]) {
+		args = args[1:]
+	}
+	if len(args) != 1 {
+		return workload.ID{}, &cli.Error{Code: cli.ExitUsage, Err: errors.New("name one pod or workload")}
+	}
+	p, err := r.Named(namespace, args[0])
+	if err != nil {
+		return workload.ID{}, err
+	}
+	return rollback.Of(p), nil
+}
