@@ -47,7 +47,8 @@ func (r *Reader) Revisions(namespace string, args []string) (workload.ID, *revis
 
 // revised returns the pod or workload that args name; for a pod of a workload, that.
 func (r *Reader) revised(namespace string, args []string) (workload.ID, error) {
-	if kind, names, is := WorkloadArgs(args); is && kind != workload.Job && kind != workload.CronJob && len(names) == 1 {
+	kind, names, is := WorkloadArgs(args)
+	if is && kind != workload.Job && kind != workload.CronJob && len(names) == 1 {
 		return workload.ID{Kind: kind, Key: pod.Key{Namespace: namespace, Name: names[0]}}, nil
 	}
 	if len(args) == 2 && IsPods(args[0]) {
