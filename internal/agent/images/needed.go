@@ -1,17 +1,24 @@
 package images
 
 import (
+	"maps"
 	"slices"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 )
 
-// Needed returns the images that pods may be started from: those that manifests name, and
-// those loaded from archives, which may not be available anywhere else. sure is false while an
-// existing manifest cannot be read.
+// Needed returns the images that pods may be started from: those that manifests name, those of the revisions that a
+// rollback would run, and those loaded from archives, which may not be available anywhere else. sure is false while
+// an existing manifest cannot be read.
 func (a Archives) Needed(want manifest.Desired) (refs []string, sure bool) {
-	for _, p := range want.Pods {
+	pods := slices.Collect(maps.Values(want.Pods))
+	for _, h := range want.Revisions {
+		if h.Good != nil {
+			pods = append(pods, h.Good.Template)
+		}
+	}
+	for _, p := range pods {
 		for _, c := range pod.AllContainers(p) {
 			refs = append(refs, c.Image)
 		}

@@ -1,0 +1,32 @@
+package images
+
+import (
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/revisions"
+)
+
+// TestNeeded: the images of pods and of what they may be rolled back to are kept.
+func TestNeeded(t *testing.T) {
+	t.Parallel()
+	of := func(image string) *v1.Pod {
+		return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Image: image}}}}
+	}
+	want := manifest.Desired{Complete: true, Pods: map[pod.Key]*v1.Pod{{Name: "web"}: of("web:2")}}
+	want.Revisions = map[workload.ID]*revisions.History{
+		{Kind: workload.Pod}:        {Good: &revisions.Revision{Template: of("web:1")}},
+		{Kind: workload.Deployment}: {},
+	}
+	refs, sure := Archives{Dirs: layout.Dirs{Root: t.TempDir()}}.Needed(want)
+	slices.Sort(refs)
+	if !slices.Equal(refs, []string{"web:1", "web:2"}) || !sure {
+		t.Errorf("%v, %v", refs, sure)
+	}
+}
