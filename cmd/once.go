@@ -60,7 +60,7 @@ func onceCommand(a *app) *cobra.Command {
 		"fold the logs of containers in the log of a CI service: github, gitlab or none (default: by GITHUB_ACTIONS\n"+
 			"and GITLAB_CI)")
 	c.Flags().StringVar(&f.exitCodeFrom, "exit-code-from", "",
-		"POD or POD/CONTAINER whose exit code is that of once if it fails")
+		"POD or POD/CONTAINER whose exit code is that of once if it fails; also JOB")
 	c.Flags().BoolVar(&f.remove, "rm", false, "stop and remove all pods when done")
 	a.reportFailure = func(err error) {
 		if err := f.report.Failure(err); err != nil {

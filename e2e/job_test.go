@@ -191,4 +191,9 @@ spec:
 			t.Errorf("a Job that ends with %s: exit code %d, want %d:\n%s", code, r.code, want, r.stderr)
 		}
 	}
+	for from, want := range map[string]int{"tests": 3, "tests/c": 3, "tests/d": 2, "rests": 2} {
+		if r := n.once(strings.Replace(job, "CODE", "3", 1), "--rm", "--exit-code-from="+from); r.code != want {
+			t.Errorf("--exit-code-from=%s: exit code %d, want %d:\n%s", from, r.code, want, r.stderr)
+		}
+	}
 }

@@ -94,7 +94,7 @@ var rooms = map[string]room{
 	"internal/cli/pending":                 {imports: "agent agent/owner cli cli/flags cli/printers cli/query manifest manifest/changes pod"},
 	"internal/cli/portforward":             {imports: "checkpoint checkpoint/layout cli/query network pod sandbox"},
 	"internal/cli/list":                    {imports: "agent/problems checkpoint/layout cli cli/flags cli/printers cli/query manifest manifest/minimal pod status volume workload workload/cronjobs workload/jobs"},
-	"internal/cli/once":                    {imports: "agent agent/deadline agent/result cli cli/agenterror cli/printers cli/progress cli/query cli/report manifest pod status/summary"},
+	"internal/cli/once":                    {imports: "agent agent/deadline agent/result cli cli/agenterror cli/printers cli/progress cli/query cli/report manifest pod status/summary workload"},
 	"internal/cli/agenterror":              {imports: "agent agent/connection agent/owner agent/sources cli embedded reconcile"},
 	"internal/cli/version":                 {imports: "agent/connection cli/printers"},
 	"internal/cli/images":                  {imports: "status/summary cli cli/printers cli/progress pod runtime runtime/containerd/images sys/fileerror"},

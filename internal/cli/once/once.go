@@ -34,6 +34,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
+	"podrun.io/podrun/internal/workload"
 )
 
 // Options are the options of Run. All but Timeout are required.
@@ -137,6 +138,8 @@ type run struct {
 	stream *report.Stream
 	// exitCodeOf is the pod whose exit code is that of the run if it fails, or nil.
 	exitCodeOf *v1.Pod
+	// exitCodeJob is the name of the Job whose template that is; "" if it is none.
+	exitCodeJob string
 	// hasResults is true when the results of all pods are known.
 	hasResults atomic.Bool
 }
@@ -337,10 +340,7 @@ func (r *run) failure(result result.Result) error {
 // exitCode returns the exit code of a run in which a pod has failed: that of the container that
 // --exit-code-from names, if it has failed.
 func (r *run) exitCode(result result.Result) int {
-	for _, p := range result.Pods {
-		if r.exitCodeOf == nil || pod.KeyOf(p) != pod.KeyOf(r.exitCodeOf) {
-			continue
-		}
+	for _, p := range r.exitCodePods(result) {
 		_, name, _ := strings.Cut(r.ExitCodeFrom, "/")
 		for _, role := range summary.InitialFirst(summary.Roles(p)) {
 			if role.Kind() == "sidecar" && name == "" || name != "" && role.Container.Name != name {
@@ -354,6 +354,22 @@ func (r *run) exitCode(result result.Result) int {
 	return cli.ExitFailed
 }
 
+// exitCodePods returns the pod that --exit-code-from names, or those of the Job, the newest first.
+func (r *run) exitCodePods(result result.Result) []*v1.Pod {
+	if r.exitCodeOf == nil {
+		return nil
+	}
+	for _, j := range jobsOf(result) {
+		if j.Name == r.exitCodeJob && j.Namespace == r.exitCodeOf.Namespace {
+			slices.Reverse(j.Pods)
+			return j.Pods
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(result.Pods), func(p *v1.Pod) bool {
+		return pod.KeyOf(p) != pod.KeyOf(r.exitCodeOf)
+	})
+}
+
 // desired checks --exit-code-from before anything is started.
 func (r *run) desired(want manifest.Desired) error {
 	if r.ExitCodeFrom == "" {
@@ -364,6 +380,11 @@ func (r *run) desired(want manifest.Desired) error {
 		return pod.KeyOf(a).Compare(pod.KeyOf(b))
 	})
 	p, err := query.Find(pods, name)
+	for _, w := range want.Workloads {
+		if w.Kind == workload.Job && w.Key.Name == name && err != nil {
+			p, err, r.exitCodeJob = w.Template, nil, name
+		}
+	}
 	if err == nil && container != "" {
 		_, err = query.Container(io.Discard, p, container)
 	}
