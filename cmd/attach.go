@@ -26,7 +26,7 @@ func attachCommand(a *app) *cobra.Command {
 			if err != nil {
 				return usage(c, err)
 			}
-			p, err := a.pods().Named(f.Namespace, args[0])
+			p, err := a.pods().AnyNamed(f.Namespace, args[0])
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,7 @@ func cpCommand(a *app) *cobra.Command {
 				return usage(c, err)
 			}
 			of := pod.Key{Namespace: cmp.Or(from.Namespace, to.Namespace, namespace), Name: from.Pod + to.Pod}
-			in, err := openContainer(a, c, of, container)
+			in, err := openContainer(a, c, a.pods().Named, of, container)
 			if err != nil {
 				return err
 			}

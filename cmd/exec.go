@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
@@ -16,11 +17,10 @@ import (
 func execCommand(a *app) *cobra.Command {
 	var f flags.Container
 	c := &cobra.Command{
-		Use:   "exec POD [-c CONTAINER] [-it] -- COMMAND [ARG...]",
-		Short: "Run a command in a container",
-		Long:  stream.ExecHelp,
-		Example: "  podrun exec web -- cat /etc/hosts\n  podrun exec -it web -c app -- sh\n" +
-			"  podrun exec -i db -- psql < dump.sql",
+		Use:     "exec POD [-c CONTAINER] [-it] -- COMMAND [ARG...]",
+		Short:   "Run a command in a container",
+		Long:    stream.ExecHelp,
+		Example: stream.ExecExample,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch dash := c.ArgsLenAtDash(); {
 			case dash < 0 && len(args) < 2:
@@ -43,7 +43,7 @@ func execCommand(a *app) *cobra.Command {
 }
 
 func runExec(a *app, c *cobra.Command, f flags.Container, name string, command []string) error {
-	in, err := openContainer(a, c, pod.Key{Namespace: f.Namespace, Name: name}, f.Container)
+	in, err := openContainer(a, c, a.pods().AnyNamed, pod.Key{Namespace: f.Namespace, Name: name}, f.Container)
 	if err != nil {
 		return err
 	}
@@ -54,11 +54,13 @@ func runExec(a *app, c *cobra.Command, f flags.Container, name string, command [
 }
 
 // openContainer finds a running container of the pod with a name, and connects to what runs it.
-func openContainer(a *app, c *cobra.Command, named pod.Key, container string) (in stream.Container, err error) {
+func openContainer(
+	a *app, c *cobra.Command, find func(namespace, name string) (*v1.Pod, error), named pod.Key, container string,
+) (in stream.Container, err error) {
 	if err = cli.NeedRoot(c.CommandPath()); err != nil {
 		return in, err
 	}
-	if in.Pod, err = a.pods().Named(named.Namespace, named.Name); err != nil {
+	if in.Pod, err = find(named.Namespace, named.Name); err != nil {
 		return in, err
 	}
 	if in.Role, err = query.Container(a.ErrOut, in.Pod, container); err != nil {

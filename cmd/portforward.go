@@ -15,11 +15,10 @@ func portForwardCommand(a *app) *cobra.Command {
 	var namespace string
 	var addresses []string
 	c := &cobra.Command{
-		Use:   "port-forward POD [LOCAL:]REMOTE...",
-		Short: "Forward local ports to a pod",
-		Long:  portforward.Help,
-		Example: "  podrun port-forward web 8080:80\n  podrun port-forward web :http\n" +
-			"  podrun port-forward db 5432 --address 192.0.2.1",
+		Use:               "port-forward POD [LOCAL:]REMOTE...",
+		Short:             "Forward local ports to a pod",
+		Long:              portforward.Help,
+		Example:           portforward.Example,
 		Args:              argCount(2, unlimited),
 		ValidArgsFunction: a.completePodAndPorts,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -30,7 +29,7 @@ func portForwardCommand(a *app) *cobra.Command {
 			if err != nil {
 				return usage(c, err)
 			}
-			p, err := a.pods().Named(namespace, args[0])
+			p, err := a.pods().AnyNamed(namespace, args[0])
 			if err != nil {
 				return err
 			}

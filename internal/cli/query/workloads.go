@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
+	"podrun.io/podrun/internal/status/summary"
 	"podrun.io/podrun/internal/workload"
 )
 
@@ -150,6 +152,34 @@ func PodsOf(pods []*v1.Pod, id workload.ID) []*v1.Pod {
 		of, ok := workload.Of(p)
 		return !ok || of != id
 	})
+}
+
+// AnyNamed returns the pod of the name or, as kubectl does where one pod is needed, one of the workload TYPE/NAME: the
+// first that is ready, else that runs, else that exists.
+func (r *Reader) AnyNamed(namespace, name string) (*v1.Pod, error) {
+	id, is := workloadName(namespace, BareName(name))
+	if !is {
+		return r.Named(namespace, name)
+	}
+	pods, err := r.Pods()
+	if err != nil {
+		return nil, err
+	}
+	all := PodsOf(pods, id)
+	if len(all) == 0 {
+		return nil, onePod(pods, namespace, name)
+	}
+	rank := func(p *v1.Pod) int {
+		switch s := summary.Of(p); {
+		case s.Ready == s.Containers:
+			return 0
+		case p.Status.Phase == v1.PodRunning:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(all, func(a, b *v1.Pod) int { return cmp.Compare(rank(a), rank(b)) })
+	return all[0], nil
 }
 
 // saved returns a workload of the serve that runs, or ran last; nil if it has none of that name.
