@@ -171,7 +171,7 @@ func (s *simulation) event() {
 		{3, "the Job comes, changes or goes", s.changeJob},
 		{3, "the CronJob comes, changes or goes", s.changeCron},
 		{1, "a Job of the CronJob is asked for", s.askForJob},
-		{4, "the Deployment comes, changes or goes", s.changeRoll},
+		{2, "the Deployment comes, changes or goes", s.changeRoll},
 	}
 	sum := 0
 	for _, e := range events {

@@ -56,7 +56,7 @@ func (s *simulation) putRoll(n int) {
 		},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To(int32(1 + n%2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
-			ProgressDeadlineSeconds: ptr.To[int32](40),
+			ProgressDeadlineSeconds: ptr.To[int32](20),
 		},
 	}
 	d.Spec.Template.Labels = map[string]string{"a": "b", "n": fmt.Sprint(n)}

@@ -127,7 +127,7 @@ func (s *simulation) run() {
 	if s.cron = s.r.IntN(2); s.cron > 0 {
 		s.putCron(s.cron)
 	}
-	if s.roll = s.r.IntN(2); s.roll > 0 {
+	if s.roll = max(0, s.r.IntN(4)-2); s.roll > 0 {
 		s.putRoll(s.roll)
 	}
 	s.startServe()

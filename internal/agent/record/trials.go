@@ -137,7 +137,8 @@ func (r *Record) try(p *v1.Pod) {
 	id, key := rollback.Of(p), pod.KeyOf(p)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.histories[id] == nil {
+	h := r.histories[id]
+	if h == nil {
 		delete(r.seen, key)
 		return
 	}
@@ -150,7 +151,8 @@ func (r *Record) try(p *v1.Pod) {
 		}
 	}
 	r.seen[key] = now
-	if !same || before.ready != now.ready || before.pod.Status.Phase != p.Status.Phase {
+	changed := !same || before.ready != now.ready || before.pod.Status.Phase != p.Status.Phase
+	if changed && h.Tried != "" { // else nothing is decided by it
 		r.notify()
 	}
 }
