@@ -12,14 +12,14 @@ import (
 // rolledBackWhy is the annotation of a pod that is rolled back.
 const rolledBackWhy = "podrun.io/rolled-back"
 
-// changing is a pod that is rolled back when it is not ready after four seconds. It runs a shell command, and is ready
+// changing is a pod that is rolled back when it is not ready after ten seconds. It runs a shell command, and is ready
 // when that has made a file.
 func changing(command, value string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata:
   name: web
-  annotations: {podrun.io/rollback: "true", podrun.io/progress-deadline-seconds: "4", podrun.io/restart-on-change: "true"}
+  annotations: {podrun.io/rollback: "true", podrun.io/progress-deadline-seconds: "10", podrun.io/restart-on-change: "true"}
 spec:
   terminationGracePeriodSeconds: 1
   containers:

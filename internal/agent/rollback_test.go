@@ -117,7 +117,7 @@ func TestRollback(t *testing.T) {
 		s.start()
 		s.show(time.Minute, "web=v:1*")
 		s.put(rollbackPod("bad:1"))
-		s.show(100*time.Second, "web=bad:1")
+		s.show(140*time.Second, "web=bad:1")
 		s.show(time.Minute, "web=v:1*!")
 		s.show(time.Hour, "web=v:1*!")
 		s.stop()
@@ -174,7 +174,7 @@ func TestRollbackDeadline(t *testing.T) {
 		s.show(time.Minute, "web=v:1*")
 		s.put(rollbackPod("bad:1", "podrun.io/progress-deadline-seconds: '30'"))
 		s.show(25*time.Second, "web=bad:1")
-		s.show(25*time.Second, "web=v:1*!")
+		s.show(50*time.Second, "web=v:1*!")
 	})
 }
 
@@ -205,7 +205,7 @@ func TestRollbackOfAConfigMap(t *testing.T) {
 		if now := s.value(); now != "2" {
 			t.Errorf("the value is %q", now)
 		}
-		s.show(90*time.Second, "web=v:1!")
+		s.show(2*time.Minute, "web=v:1!")
 		bad.Store(false)
 		s.show(time.Minute, "web=v:1*!")
 		s.stop()
@@ -230,7 +230,7 @@ func TestRollbackOfADeployment(t *testing.T) {
 		s.show(time.Minute, "web-0=v:1* web-1=v:1*")
 		s.put(deployment("2", "bad:1"))
 		s.show(40*time.Second, "web-0=bad:1 web-1=bad:1")
-		s.show(time.Minute, "web-0=v:1*! web-1=v:1*!")
+		s.show(80*time.Second, "web-0=v:1*! web-1=v:1*!")
 		s.put(deployment("3", "bad:1"))
 		s.show(time.Minute, "web-0=v:1*! web-1=v:1*! web-2=v:1*!")
 		s.put(deployment("1", "bad:1"))

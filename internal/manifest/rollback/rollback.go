@@ -108,7 +108,7 @@ func (s *subject) apply() {
 	}
 	v := revisions.Judge(revisions.Input{
 		History: history, Wanted: wanted, Health: s.health(wanted.ID), Tried: s.recorded.Tried[s.id],
-		Deadline: s.deadline(first), Now: s.recorded.Now,
+		Deadline: s.deadline(first) + grace(history), Now: s.recorded.Now,
 		Undo: s.recorded.Undo[revisions.Undo{
 			Kind: string(s.id.Kind), Namespace: s.id.Key.Namespace, Name: s.id.Key.Name, Revision: wanted.ID,
 		}],
@@ -164,6 +164,20 @@ func (s *subject) health(id string) revisions.Health {
 	}
 	return revisions.Join(all)
 }
+
+// grace returns how long the pods of the former revision may take to end, before which no other one starts.
+func grace(h *revisions.History) time.Duration {
+	if h == nil || h.Good == nil {
+		return 0
+	}
+	if given := h.Good.Template.Spec.TerminationGracePeriodSeconds; given != nil {
+		return max(pod.Seconds(*given), leastGrace)
+	}
+	return pod.Seconds(v1.DefaultTerminationGracePeriodSeconds)
+}
+
+// leastGrace is what a container has at least.
+const leastGrace = 2 * time.Second
 
 func (s *subject) deadline(p *v1.Pod) time.Duration {
 	if seconds, err := strconv.Atoi(p.Annotations[pod.AnnotationProgressDeadline]); err == nil && seconds > 0 {
