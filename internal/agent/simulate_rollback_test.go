@@ -105,7 +105,7 @@ func rolledBackRightly(w *world, p *v1.Pod) string {
 		return fmt.Sprintf("it is rolled back to version %s, which was never ready", n)
 	case rolledBack && w.rolls.refused.IsZero() && w.rolls.wanted != n && time.Since(w.rolls.since) > time.Minute:
 		w.rolls.refused = time.Now()
-	case !rolledBack && revisions.IsReady(p):
+	case !rolledBack && pod.IsReady(p):
 		w.rolls.ready[n] = true
 	}
 	return ""
@@ -148,7 +148,7 @@ func (w *world) rollSettled() (why string) {
 	for i := range 1 + n%2 {
 		name := fmt.Sprintf("%s-%d", simulatedRoll, i)
 		p := w.statuses[pod.Key{Namespace: "default", Name: name}]
-		if p == nil || p.Labels["n"] != runs || !revisions.IsReady(p) {
+		if p == nil || p.Labels["n"] != runs || !pod.IsReady(p) {
 			return fmt.Sprintf("%s is not ready in version %s", name, runs)
 		}
 		if rolledBack := p.Annotations[manifest.AnnotationRolledBack] != ""; rolledBack != (h.RolledBack != "") {

@@ -12,8 +12,20 @@ func Arrived(p *v1.Pod) bool {
 	if p.Status.Phase == v1.PodSucceeded {
 		return true
 	}
-	return p.Spec.RestartPolicy == v1.RestartPolicyAlways &&
-		slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
-			return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
-		})
+	return p.Spec.RestartPolicy == v1.RestartPolicyAlways && IsReady(p)
+}
+
+// IsReady reports that the status of a pod says that it is ready.
+func IsReady(p *v1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
+	})
+}
+
+// Restarts returns how often the containers of a pod were restarted, by its status.
+func Restarts(p *v1.Pod) (n int32) {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		n += s.RestartCount
+	}
+	return n
 }

@@ -2,9 +2,7 @@ package owner
 
 import (
 	"log/slog"
-	"os"
 	"strings"
-	"time"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys/watch"
@@ -14,9 +12,6 @@ import (
 // JobRequests pass requests for a Job from podrun create job to the serve that has the CronJob. A request names the
 // CronJob by its UID, which is used once, and the Job, so one that is read again after a crash creates nothing twice.
 type JobRequests struct{ files[cronjobs.Request] }
-
-// abandoned is the age of a request whose maker does not wait any more.
-const abandoned = 5 * time.Minute
 
 // NewJobRequests returns the requests below the run directory.
 func NewJobRequests(dirs layout.Dirs, log *slog.Logger) *JobRequests {
@@ -29,9 +24,6 @@ func NewJobRequests(dirs layout.Dirs, log *slog.Logger) *JobRequests {
 		},
 		Changed: make(chan struct{}), watch: watch.New(log),
 	}}
-	r.stale = func(q cronjobs.Request) bool {
-		info, err := os.Lstat(r.path(q))
-		return err == nil && time.Since(info.ModTime()) > abandoned
-	}
+	r.stale = r.isAbandoned
 	return r
 }

@@ -108,6 +108,14 @@ func (r *files[Q]) Remove(q Q) {
 	}
 }
 
+// abandoned is the age of a request whose maker does not wait any more.
+const abandoned = 5 * time.Minute
+
+func (r *files[Q]) isAbandoned(q Q) bool {
+	info, err := os.Lstat(r.path(q))
+	return err == nil && time.Since(info.ModTime()) > abandoned
+}
+
 // sweep removes the requests that nobody will answer.
 func (r *files[Q]) sweep() {
 	for _, q := range r.onDisk() {

@@ -2,9 +2,7 @@ package owner
 
 import (
 	"log/slog"
-	"os"
 	"strings"
-	"time"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys/watch"
@@ -31,9 +29,6 @@ func NewUndoRequests(dirs layout.Dirs, log *slog.Logger) *UndoRequests {
 		},
 		Changed: make(chan struct{}), watch: watch.New(log),
 	}}
-	r.stale = func(q revisions.Undo) bool {
-		info, err := os.Lstat(r.path(q))
-		return err == nil && time.Since(info.ModTime()) > abandoned
-	}
+	r.stale = r.isAbandoned
 	return r
 }

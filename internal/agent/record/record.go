@@ -455,12 +455,6 @@ func sameForJob(a, b *v1.Pod) bool {
 	if a == nil || a.UID != b.UID || a.Status.Phase != b.Status.Phase || a.Status.Reason != b.Status.Reason {
 		return false
 	}
-	restarts := func(p *v1.Pod) (n int32) {
-		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-			n += s.RestartCount
-		}
-		return n
-	}
 	states := func(p *v1.Pod) map[v1.PodConditionType]v1.ConditionStatus {
 		all := map[v1.PodConditionType]v1.ConditionStatus{}
 		for _, c := range p.Status.Conditions {
@@ -468,7 +462,7 @@ func sameForJob(a, b *v1.Pod) bool {
 		}
 		return all
 	}
-	return restarts(a) == restarts(b) && maps.Equal(states(a), states(b))
+	return pod.Restarts(a) == pod.Restarts(b) && maps.Equal(states(a), states(b))
 }
 
 // Gone implements reconcile.Publisher.

@@ -76,10 +76,8 @@ func (r *Record) saveRevisions(all map[workload.ID]*revisions.History, failed ma
 	}
 	err := save(r, isTried, r.histories, all, failed)
 	for id, h := range r.histories {
-		if r.began[id].revision != h.Tried {
-			r.began[id] = trial{h.Tried, time.Now()}
-		}
-		if e, is := revisions.Event(before[id], h); is && r.events != nil && before[id] != h {
+		r.begin(id, h)
+		if e, is := revisions.Event(before[id], h); is && r.events != nil {
 			r.events.Record(r.eventOf(id, e))
 		}
 	}
@@ -90,6 +88,13 @@ func (r *Record) saveRevisions(all map[workload.ID]*revisions.History, failed ma
 	}
 	r.answerUndo(failed)
 	return err
+}
+
+// begin takes note of since when a revision is being tried.
+func (t trials) begin(id workload.ID, h *revisions.History) {
+	if t.began[id].revision != h.Tried {
+		t.began[id] = trial{h.Tried, time.Now()}
+	}
 }
 
 // eventOf returns an event about a pod or a workload.
@@ -109,9 +114,7 @@ func (t trials) eventOf(id workload.ID, e revisions.Change) pod.Event {
 func (t trials) tried() map[workload.ID]time.Duration {
 	all := map[workload.ID]time.Duration{}
 	for id, h := range t.histories {
-		if t.began[id].revision != h.Tried { // podrun has just started
-			t.began[id] = trial{h.Tried, time.Now()}
-		}
+		t.begin(id, h) // if podrun has just started
 		if h.Tried != "" {
 			all[id] = time.Since(t.began[id].at)
 		}
@@ -144,9 +147,9 @@ func (r *Record) try(p *v1.Pod) {
 	}
 	before, now := r.seen[key], watched{pod: p, shown: time.Now()}
 	same := before.pod != nil && before.pod.UID == p.UID && rollback.IDOf(before.pod) == rollback.IDOf(p)
-	if revisions.IsReady(p) && p.DeletionTimestamp == nil {
+	if pod.IsReady(p) && p.DeletionTimestamp == nil {
 		now.ready = now.shown
-		if same && !before.ready.IsZero() && revisions.Restarts(before.pod) == revisions.Restarts(p) {
+		if same && !before.ready.IsZero() && pod.Restarts(before.pod) == pod.Restarts(p) {
 			now.ready = before.ready
 		}
 	}

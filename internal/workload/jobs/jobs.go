@@ -18,6 +18,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 // History is what is recorded of a run of a Job.
@@ -437,9 +439,7 @@ func (d *decision) count() {
 		if t.Outcome == "" && t.Stops {
 			terminating++
 		}
-		if t.active() && o.Pod != nil && slices.ContainsFunc(o.Pod.Status.Conditions, func(c v1.PodCondition) bool {
-			return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
-		}) {
+		if t.active() && o.Pod != nil && pod.IsReady(o.Pod) {
 			ready++
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 // Finished returns the condition Complete or Failed of a Job; nil if it has not finished.
@@ -125,9 +127,7 @@ func (d *decision) restartedTooOften() bool {
 		if !t.active() || o.Pod == nil {
 			continue
 		}
-		for _, c := range slices.Concat(o.Pod.Status.InitContainerStatuses, o.Pod.Status.ContainerStatuses) {
-			restarts += c.RestartCount
-		}
+		restarts += pod.Restarts(o.Pod)
 	}
 	return restarts > 0 && restarts >= *d.Job.Spec.BackoffLimit
 }

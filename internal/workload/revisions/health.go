@@ -6,6 +6,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 // Settled is how long containers without a readiness probe must run, without a restart, to be healthy.
@@ -23,21 +25,6 @@ type Observed struct {
 // confirming is after what time a pod is inspected again.
 const confirming = time.Second
 
-// IsReady reports that the pod is ready.
-func IsReady(p *v1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
-		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
-	})
-}
-
-// Restarts returns how often containers of the pod were restarted.
-func Restarts(p *v1.Pod) (n int32) {
-	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		n += s.RestartCount
-	}
-	return n
-}
-
 // HealthOf returns the health of one pod of a revision. settled is how long it must be ready.
 func HealthOf(o Observed, settled time.Duration) Health {
 	p := o.Pod
@@ -50,7 +37,7 @@ func HealthOf(o Observed, settled time.Duration) Health {
 	case v1.PodFailed:
 		return Health{State: Broken, Reason: "it has failed" + because(p)}
 	}
-	if !IsReady(p) {
+	if !pod.IsReady(p) {
 		return Health{Reason: "it is not ready" + because(p)}
 	}
 	probed := !slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool { return c.ReadinessProbe == nil })
