@@ -68,6 +68,7 @@ func TestRollback(t *testing.T) {
 	rolledBack("exit code 7")
 	says("first")
 	n.write("web.yaml", changing(works, "bad"))
+	n.awaitHistory("web", "Healthy RolledBack RolledBack") // else the first is seen again
 	p := rolledBack("not ready")
 	says("first")
 	if got := n.run("wait", "web", "--for=condition=Ready", "--timeout=30s"); got.code != 1 || !strings.Contains(got.stderr, "rolled back") {
@@ -85,7 +86,6 @@ func TestRollback(t *testing.T) {
 	if out := n.ok("events", "web"); !strings.Contains(out, "RolledBack") {
 		t.Errorf("events: %s", out)
 	}
-	n.awaitHistory("web", "Healthy RolledBack RolledBack")
 	n.end(syscall.SIGKILL)
 	n.serve()
 	if now := rolledBack("not ready"); now.Status.ContainerStatuses[0].ContainerID != p.Status.ContainerStatuses[0].ContainerID {
