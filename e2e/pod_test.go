@@ -139,7 +139,10 @@ func TestPodNetwork(t *testing.T) {
 }
 
 func get(url string) (string, error) {
-	client := http.Client{Timeout: 5 * time.Second}
+	return getBy(&http.Client{Timeout: 5 * time.Second}, url)
+}
+
+func getBy(client *http.Client, url string) (string, error) {
 	r, err := client.Get(url)
 	if err != nil {
 		return "", err

@@ -174,7 +174,7 @@ func TestRollbackDeadline(t *testing.T) {
 		s.show(time.Minute, "web=v:1*")
 		s.put(rollbackPod("bad:1", "podrun.io/progress-deadline-seconds: '30'"))
 		s.show(25*time.Second, "web=bad:1")
-		s.show(50*time.Second, "web=v:1*!")
+		s.show(70*time.Second, "web=v:1*!") // it is read within 20 s, and may take 30 and the former one's grace
 	})
 }
 
@@ -229,7 +229,7 @@ func TestRollbackOfADeployment(t *testing.T) {
 		s.start()
 		s.show(time.Minute, "web-0=v:1* web-1=v:1*")
 		s.put(deployment("2", "bad:1"))
-		s.show(40*time.Second, "web-0=bad:1 web-1=bad:1")
+		s.show(40*time.Second, "web-0=v:1* web-1=v:1* web-2=bad:1")
 		s.show(80*time.Second, "web-0=v:1*! web-1=v:1*!")
 		s.put(deployment("3", "bad:1"))
 		s.show(time.Minute, "web-0=v:1*! web-1=v:1*! web-2=v:1*!")
@@ -244,5 +244,23 @@ func TestRollbackOfADeployment(t *testing.T) {
 		if left, err := filepath.Glob(filepath.Join(s.o.Dirs.Root, "runs", "*")); err != nil || len(left) > 0 {
 			t.Errorf("left: %v, %v", left, err)
 		}
+	})
+}
+
+// TestRollbackToAHostPort: of a former revision with a host port there is one pod alone.
+func TestRollbackToAHostPort(t *testing.T) {
+	rollingTest(t, func(s *served, _ *fake.Runtime) {
+		put := func(replicas int, image, ports string) {
+			text := strings.Replace(rolling(replicas, image, ""), "metadata: {labels: {a: b}}",
+				"metadata: {labels: {a: b}, annotations: {podrun.io/rollback: 'true', podrun.io/progress-deadline-seconds: '20'}}", 1)
+			s.put(strings.ReplaceAll(text, "PORTS", ports))
+		}
+		put(1, "v:1", "[{containerPort: 80, hostPort: 8080}]")
+		s.start()
+		s.show(time.Minute, "web-0=v:1*")
+		put(2, "bad:1", "[]")
+		s.show(2*time.Minute, "web-0=v:1*!")
+		put(2, "v:2", "[]")
+		s.show(time.Minute, "web-0=v:2* web-1=v:2*")
 	})
 }

@@ -81,7 +81,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if err != nil {
 		return err
 	}
-	from.Running, from.Record = sources.Origins(stored), known
+	from.Adopt(stored, known, a.network.SharesPorts)
 	all, err := from.Open()
 	if err != nil {
 		return err

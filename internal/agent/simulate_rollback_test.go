@@ -70,9 +70,16 @@ func (s *simulation) putRoll(n int) {
 	if n%3 == 0 && !s.w.badRoll(n) { // which a probe might find ready at a good moment
 		c.ReadinessProbe = simulatedProbe("ready", 5)
 	}
+	if hasPort(n) {
+		c.Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 8080}}
+	}
 	d.Spec.Template.Spec = v1.PodSpec{Containers: []v1.Container{c}, TerminationGracePeriodSeconds: ptr.To[int64](5)}
 	s.putObject(path, d)
 }
+
+// hasPort reports that version n has a host port, and thus one replica, which shares it with the pod that there is for
+// the update.
+func hasPort(n int) bool { return n%2 == 0 }
 
 // changeRoll has the Deployment come, change, change back or go.
 func (s *simulation) changeRoll() {
@@ -122,6 +129,22 @@ func notTriedAgain(w *world, i *instance) string {
 
 // rollSettled reports that the roll-out or the roll-back of the Deployment is over; why says that it is not.
 func (w *world) rollSettled() (why string) {
+	if why := w.rollRuns(); why != "" || w.recordedRoll().Overdue {
+		return why
+	}
+	var n int
+	w.set(func() { _, _ = fmt.Sscan(w.rolls.wanted, &n) })
+	for i := 1 + n%2; i < 5; i++ {
+		key := pod.Key{Namespace: "default", Name: fmt.Sprintf("%s-%d", simulatedRoll, i)}
+		if left := w.remains(key); len(left) > 0 {
+			return fmt.Sprintf("%s is beyond the replicas: %s", key.Name, left[0])
+		}
+	}
+	return ""
+}
+
+// rollRuns reports that the pods of the Deployment run what they should; why says that they do not.
+func (w *world) rollRuns() (why string) {
 	h := w.recordedRoll()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,7 +168,15 @@ func (w *world) rollSettled() (why string) {
 	case w.badRoll(n):
 		return "a bad version is taken for good"
 	}
-	for i := range 1 + n%2 {
+	var used int
+	if _, err := fmt.Sscan(runs, &used); err != nil {
+		return err.Error()
+	}
+	replicas := 1 + n%2
+	if hasPort(used) {
+		replicas = 1
+	}
+	for i := range replicas {
 		name := fmt.Sprintf("%s-%d", simulatedRoll, i)
 		p := w.statuses[pod.Key{Namespace: "default", Name: name}]
 		if p == nil || p.Labels["n"] != runs || !pod.IsReady(p) {

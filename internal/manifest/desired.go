@@ -42,8 +42,9 @@ const (
 // OwnAnnotations returns the annotations that podrun alone writes.
 func OwnAnnotations() []string {
 	return []string{
-		AnnotationHash, AnnotationManifestHash, AnnotationSource, AnnotationSeen, AnnotationManifest, AnnotationConfig,
-		AnnotationError, AnnotationWarnings, AnnotationNext, AnnotationRolledBack, workload.Annotation,
+		AnnotationHash, AnnotationManifestHash, AnnotationSource, AnnotationSeen, AnnotationManifest, AnnotationError,
+		AnnotationConfig, AnnotationWarnings, AnnotationNext, AnnotationRolledBack, workload.Annotation,
+		pod.AnnotationSurge,
 	}
 }
 
@@ -260,19 +261,15 @@ func (problem Problem) Keeps(p *v1.Pod) bool {
 	return problem.Blind && problem.Origin.covers(OriginOf(p)) || slices.Contains(keysOf(p), problem.Key)
 }
 
-// keysOf returns the keys by which a problem can concern p: its own and, if it is the pod of a workload,
-// that of the workload's template.
+// keysOf returns the keys by which a problem can concern p: its own and, if it is the pod of a workload, that of the
+// workload's template, or that of the pod that it is there for.
 func keysOf(p *v1.Pod) []pod.Key {
-	keys := []pod.Key{pod.KeyOf(p)}
-	of, ok := workload.Of(p)
-	if !ok {
-		return keys
-	}
-	suffix := "-" + p.Spec.NodeName
-	if !strings.HasSuffix(p.Name, suffix) {
+	group, _ := pod.PortGroup(p)
+	name, suffix := group[strings.LastIndexByte(group, '/')+1:], "-"+p.Spec.NodeName
+	if !strings.HasSuffix(p.Name, suffix) || strings.Contains(group, "/Pod/") {
 		suffix = ""
 	}
-	return append(keys, pod.Key{Namespace: p.Namespace, Name: of.Key.Name + suffix})
+	return slices.Compact([]pod.Key{pod.KeyOf(p), {Namespace: p.Namespace, Name: name + suffix}})
 }
 
 // covers reports whether other is o, or a file directly in o: o may have been a directory when

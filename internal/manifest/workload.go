@@ -46,6 +46,9 @@ func (l *loader) workload(o object, kind string) {
 	outer.errs = append(outer.errs, decode.Within(inner.errs, d.Path)...)
 	outer.warnings = append(outer.warnings, decode.Within(inner.warnings, d.Path)...)
 	l.strict(&outer)
+	if why := documents.Alone(w, p); why != "" {
+		outer.warnings = append(outer.warnings, decode.Error{Path: "spec.strategy", Message: why})
+	}
 	errs := withUnexplained(outer.errs, more)
 	d.Template.Spec = *p.Spec.DeepCopy()
 	p.Name = w.Key.Name

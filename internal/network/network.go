@@ -120,6 +120,16 @@ func (n *Network) connectByCNI(
 	return n.plugins.Setup(ctx, id, path, p, config)
 }
 
+// SharesPorts reports that pods which are connected now may share host ports while they are updated: podrun's own
+// bridge forwards them.
+func (n *Network) SharesPorts() bool {
+	config, err := n.plugins.Configuration()
+	return err == nil && config == nil
+}
+
+// Yield gives the host ports of id to another pod that shares them, if there is one.
+func (n *Network) Yield(ctx context.Context, id string) error { return n.bridge.Yield(ctx, id) }
+
 // Repair restores podrun's own rules; see bridge.Bridge.Repair.
 func (n *Network) Repair() error { return n.bridge.Repair() }
 

@@ -34,17 +34,20 @@ type (
 		RestartGeneration int
 		Why               string
 	}
-	// RunPreStop starts an instance's preStop hook, and with it the grace period.
+	// RunPreStop starts an instance's preStop hook, and with it the grace period. WholePod says that all of the pod
+	// is terminated.
 	RunPreStop struct {
 		ID, Container string
 		Grace         time.Duration
 		Why           string
+		WholePod      bool
 	}
-	// Terminate sends an instance its stop signal.
+	// Terminate sends an instance its stop signal. WholePod says that all of the pod is terminated.
 	Terminate struct {
 		ID, Container string
 		Grace         time.Duration
 		Why           string
+		WholePod      bool
 	}
 	// Kill sends an instance SIGKILL.
 	Kill struct{ ID, Container, Why string }

@@ -41,6 +41,8 @@ type Driver interface {
 	CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (pod.Sandbox, error)
 	// SandboxReady reports whether everything that the sandbox pinned still exists.
 	SandboxReady(s pod.Sandbox) bool
+	// YieldPorts implements YieldPorts of Sandboxes.
+	YieldPorts(ctx context.Context, id string) error
 	// RemoveSandbox releases everything that the sandbox held or that an interrupted CreateSandbox
 	// left.
 	RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox) error

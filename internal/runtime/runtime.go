@@ -61,6 +61,9 @@ type Sandboxes interface {
 	// ReasonHostPortConflict means that another pod or a process of the host uses one of the host
 	// ports. Host ports of other revisions of the same pod are taken over.
 	CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error
+	// YieldPorts gives the host ports of a sandbox whose pod is being terminated to that of another pod with which
+	// it shares them (pod.PortGroup), if there is one: new connections are that pod's from then on.
+	YieldPorts(ctx context.Context, id string) error
 	// RemoveSandbox releases everything that the sandbox held, including its addresses.
 	RemoveSandbox(ctx context.Context, id string) error
 }

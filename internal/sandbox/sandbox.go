@@ -45,6 +45,8 @@ type Network interface {
 	// returns its addresses, IPv4 first. An empty netns means host networking: then Setup only
 	// reserves what such a pod declares to use, its host ports.
 	Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error)
+	// Yield gives the host ports of id to another pod that shares them, if there is one.
+	Yield(ctx context.Context, id string) error
 	// Teardown releases everything that Setup acquired for id, even if Setup was interrupted. It
 	// succeeds if there is nothing to release.
 	Teardown(ctx context.Context, id string) error
@@ -210,6 +212,14 @@ func (s *Store) Remove(ctx context.Context, b pod.Sandbox) error {
 		return fmt.Errorf("removing sandbox %s: %w", b.ID, err)
 	}
 	return nil
+}
+
+// YieldPorts gives the host ports of a sandbox to that of another pod that shares them, if there is one.
+func (s *Store) YieldPorts(ctx context.Context, id string) error {
+	if s.network == nil {
+		return nil
+	}
+	return s.network.Yield(ctx, id)
 }
 
 func (s *Store) remove(ctx context.Context, b pod.Sandbox) error {

@@ -54,6 +54,8 @@ func (n fileNetwork) take(id string) {
 	}
 }
 
+func (n fileNetwork) Yield(context.Context, string) error { return nil }
+
 func (n fileNetwork) Teardown(ctx context.Context, id string) error {
 	if n.teardown != nil {
 		if err := n.teardown(ctx, id); err != nil {

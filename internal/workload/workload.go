@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -22,10 +23,11 @@ import (
 	"podrun.io/podrun/internal/workload/cronjobs"
 	"podrun.io/podrun/internal/workload/jobs"
 	"podrun.io/podrun/internal/workload/revisions"
+	"podrun.io/podrun/internal/workload/rollouts"
 )
 
 // Annotation is set on the pods of a workload: the workload's kind and name, such as Deployment/web.
-const Annotation = "podrun.io/workload"
+const Annotation = pod.AnnotationWorkload
 
 // MaxReplicas is the largest number of pods of all workloads of a manifest together, which protects the machine from a
 // number with a digit too many, and podrun from manifests of a few KB with millions of pods.
@@ -104,9 +106,24 @@ func (w *Workload) name(index int) string {
 	return fmt.Sprintf("%s-%d", w.Key.Name, index)
 }
 
+// Rolling returns how the workload's pods are replaced by and by, and whether they are.
+func (w *Workload) Rolling() (rollouts.Strategy, bool) {
+	o, is := w.Object.(*appsv1.Deployment)
+	if !is || o.Spec.Strategy.RollingUpdate == nil {
+		return rollouts.Strategy{}, false
+	}
+	r := o.Spec.Strategy.RollingUpdate
+	return rollouts.Scaled(r.MaxSurge, r.MaxUnavailable, w.Replicas, MinReady(o)), true
+}
+
+// PodKey returns the key of the pod with an index.
+func (w *Workload) PodKey(index int) pod.Key {
+	return pod.Key{Namespace: w.Key.Namespace, Name: w.name(index) + w.Suffix}
+}
+
 // First returns the key of the pod that stands for the workload where a pod is needed.
 func (w *Workload) First() pod.Key {
-	return pod.Key{Namespace: w.Key.Namespace, Name: w.name(w.Start) + w.Suffix}
+	return w.PodKey(w.Start)
 }
 
 // Recorded is what is recorded of the pods on the machine: the input of Expand beside the documents.

@@ -380,6 +380,11 @@ func (r *Record) Sent(pods map[pod.Key]*v1.Pod) {
 			r.exists[key], r.pods[key] = p.Annotations[workload.Annotation], jobs.Observed{Run: workload.RunOf(p)}
 		}
 	}
+	before := r.updating
+	r.updating = updating(pods)
+	if !maps.Equal(before, r.updating) {
+		r.notify() // a status that came before was not told
+	}
 }
 
 // Changed implements mux.Record.

@@ -19,6 +19,8 @@ type trials struct {
 	histories map[workload.ID]*revisions.History
 	began     map[workload.ID]trial
 	seen      map[pod.Key]watched
+	// updating are the groups (pod.PortGroup) of pods of which pods of several templates are desired.
+	updating map[string]bool
 	// undo asks to go back from revisions. It may be nil.
 	undo *owner.UndoRequests
 	// asks are the requests that the last Recorded has returned.
@@ -47,16 +49,18 @@ func (t *trials) answerUndo(failed map[workload.ID]bool) {
 	t.asks = nil
 }
 
-// trial is since when a revision is being tried.
+// trial is since when a revision is being tried without that another of its pods was ready for the first time.
 type trial struct {
 	revision string
 	at       time.Time
+	ready    map[pod.Key]bool
 }
 
-// watched is a pod as it was published last, and since when it is ready without a restart; zero: it is not.
+// watched is a pod as it was published last, and since when it is ready without a restart, or has not been ready; zero:
+// it is not so.
 type watched struct {
-	pod          *v1.Pod
-	ready, shown time.Time
+	pod                   *v1.Pod
+	ready, shown, unready time.Time
 }
 
 func newTrials() trials {
@@ -93,7 +97,7 @@ func (r *Record) saveRevisions(all map[workload.ID]*revisions.History, failed ma
 // begin takes note of since when a revision is being tried.
 func (t trials) begin(id workload.ID, h *revisions.History) {
 	if t.began[id].revision != h.Tried {
-		t.began[id] = trial{h.Tried, time.Now()}
+		t.began[id] = trial{h.Tried, time.Now(), map[pod.Key]bool{}}
 	}
 }
 
@@ -110,7 +114,8 @@ func (t trials) eventOf(id workload.ID, e revisions.Change) pod.Event {
 	return about
 }
 
-// tried returns for how long the revisions that are being tried have been.
+// tried returns for how long the revisions that are being tried have been, since the last progress of an update that
+// goes pod by pod.
 func (t trials) tried() map[workload.ID]time.Duration {
 	all := map[workload.ID]time.Duration{}
 	for id, h := range t.histories {
@@ -122,26 +127,51 @@ func (t trials) tried() map[workload.ID]time.Duration {
 	return all
 }
 
-// running returns what is known of the pods whose revisions are recorded.
+// rolls reports that a pod may be updated by and by.
+func rolls(p *v1.Pod) bool {
+	id, _ := workload.Of(p)
+	return id.Kind == workload.Deployment || p.Annotations[pod.AnnotationUpdate] == pod.RollingUpdate
+}
+
+// updating returns the groups of which pods of several templates, or more pods than the manifest has, are desired.
+func updating(pods map[pod.Key]*v1.Pod) map[string]bool {
+	all, templates := map[string]bool{}, map[string]*v1.Pod{}
+	for _, p := range pods {
+		if !rolls(p) {
+			continue
+		}
+		group, surge := pod.PortGroup(p)
+		other := templates[group]
+		templates[group] = p
+		if surge || other != nil && rollback.IDOf(other) != rollback.IDOf(p) {
+			all[group] = true
+		}
+	}
+	return all
+}
+
+// running returns what is known of the pods whose revisions are recorded, and of those that are updated by and by.
 func (t trials) running() map[pod.Key]revisions.Observed {
 	all := map[pod.Key]revisions.Observed{}
 	for key, s := range t.seen {
 		o := revisions.Observed{Pod: s.pod}
 		if !s.ready.IsZero() {
 			o.Ready, o.Shown = time.Since(s.ready), s.shown.Sub(s.ready)
+		} else {
+			o.Unready = time.Since(s.unready)
 		}
 		all[key] = o
 	}
 	return all
 }
 
-// try records the status of a pod whose revisions are recorded.
+// try records the status of a pod whose revisions are recorded, or that is updated by and by.
 func (r *Record) try(p *v1.Pod) {
 	id, key := rollback.Of(p), pod.KeyOf(p)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.histories[id]
-	if h == nil {
+	if h == nil && !rolls(p) {
 		delete(r.seen, key)
 		return
 	}
@@ -152,10 +182,17 @@ func (r *Record) try(p *v1.Pod) {
 		if same && !before.ready.IsZero() && pod.Restarts(before.pod) == pod.Restarts(p) {
 			now.ready = before.ready
 		}
+	} else if now.unready = before.unready; now.unready.IsZero() {
+		now.unready = now.shown
 	}
 	r.seen[key] = now
+	group, _ := pod.PortGroup(p)
+	if t := r.began[id]; !now.ready.IsZero() && r.updating[group] && t.revision == rollback.IDOf(p) && !t.ready[key] {
+		t.at, t.ready[key] = time.Now(), true
+		r.began[id] = t
+	}
 	changed := !same || before.ready != now.ready || before.pod.Status.Phase != p.Status.Phase
-	if changed && h.Tried != "" { // else nothing is decided by it
+	if changed && (h != nil && h.Tried != "" || r.updating[group]) { // else nothing is decided by it
 		r.notify()
 	}
 }

@@ -83,6 +83,17 @@ func Origins(all map[pod.Key][]*checkpoint.Checkpoint) map[pod.Key]manifest.Orig
 	return origins
 }
 
+// Adopt makes the sources go on with the pods that exist, of which all are the checkpoints, and with a record of them.
+// sharesPorts is Opener.SharesPorts.
+func (o *Opener) Adopt(all map[pod.Key][]*checkpoint.Checkpoint, recorded mux.Record, sharesPorts func() bool) {
+	o.Running, o.Stored, o.Record, o.SharesPorts = Origins(all), map[pod.Key]*v1.Pod{}, recorded, sharesPorts
+	for key, revisions := range all {
+		if c := revisions[0]; c.Owner == owner.Serve {
+			o.Stored[key] = c.Pod
+		}
+	}
+}
+
 // First merges the first snapshot of each of the opened sources.
 func (o Opener) First(ctx context.Context, all []manifest.Source) (manifest.Desired, error) {
 	ctx, cancel := context.WithCancel(ctx)

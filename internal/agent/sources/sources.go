@@ -19,6 +19,8 @@ import (
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/mux"
 	"podrun.io/podrun/internal/manifest/source"
@@ -106,6 +108,10 @@ type Opener struct {
 	// Running are the origins of the pods that run: a path that one of them came from is never taken
 	// for one that is missing on purpose, and of two manifests for one pod the running one stays chosen.
 	Running map[pod.Key]manifest.Origin
+	// Stored are the manifests of the pods that run and that are this process's to replace.
+	Stored map[pod.Key]*v1.Pod
+	// SharesPorts reports that two pods of a workload may have the same host port. nil: they may not.
+	SharesPorts func() bool
 	// Record is what is recorded of the pods of workloads. May be nil.
 	Record mux.Record
 	Log    *slog.Logger
@@ -272,6 +278,7 @@ func (o Opener) Run(
 	}
 	m := mux.New(names, o.Running, o.Record)
 	m.Rollback = &mux.Rollback{All: o.Rollback, Refusal: o.Policy.Refusal}
+	m.Rollout, m.Before = &mux.Rollout{SharesPorts: o.SharesPorts}, o.Stored
 	o.run(ctx, all, m, out, failed)
 }
 

@@ -187,10 +187,23 @@ func (d Document) Validate(w *workload.Workload, p *v1.Pod) field.ErrorList {
 		errs = append(errs, field.Invalid(spec.Child(number), w.Replicas, fmt.Sprintf(
 			"podrun makes at most %d pods of a workload", workload.MaxReplicas)))
 	}
+	if p.Annotations[pod.AnnotationUpdate] != "" && w.Kind != workload.DaemonSet {
+		at := spec.Child("template", "metadata", "annotations").Key(pod.AnnotationUpdate)
+		errs = append(errs, field.Forbidden(at, "is for Pods and DaemonSets; a Deployment has spec.strategy"))
+	}
 	if w.Replicas > 1 {
 		errs = append(errs, samePorts(w, p, spec, number)...)
 	}
 	return errs
+}
+
+// Alone says why a workload that should have another pod while it is updated has none; "" if it does or should not.
+func Alone(w *workload.Workload, p *v1.Pod) string {
+	why := pod.RunsAlone(p, true)
+	if strategy, rolling := w.Rolling(); !rolling || strategy.Surge == 0 || why == "" {
+		return ""
+	}
+	return "a pod ends before the next one starts: no two can run at a time, because " + why
 }
 
 // longHost refuses a name with which that of the last pod is no host name.

@@ -13,6 +13,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/rollback"
+	"podrun.io/podrun/internal/manifest/rollout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
 )
@@ -24,6 +25,9 @@ const Patience = 10 * time.Second
 
 // Rollback says which revisions are rolled back.
 type Rollback = rollback.Rollback
+
+// Rollout replaces the pods of workloads by and by.
+type Rollout = rollout.Rollout
 
 // Record is what is recorded of the pods of workloads.
 type Record interface {
@@ -42,6 +46,10 @@ type Record interface {
 type Mux struct {
 	// Rollback says which revisions are rolled back. nil: none. It needs a record.
 	Rollback *Rollback
+	// Rollout replaces the pods of workloads by and by. nil: all of one are replaced at once. It needs a record.
+	Rollout *Rollout
+	// Before are the pods that were desired last. Set it to those that exist before Run is called.
+	Before map[pod.Key]*v1.Pod
 
 	sources manifest.Sources
 	record  Record
@@ -140,13 +148,28 @@ func (m *Mux) merge() manifest.Desired {
 		d = m.decide()
 	}
 	m.sources.Adopt(d)
+	m.Before = after(d, m.Before)
 	return d
+}
+
+// after returns the pods that are desired, and those of before that stay as they are.
+func after(d manifest.Desired, before map[pod.Key]*v1.Pod) map[pod.Key]*v1.Pod {
+	all := maps.Clone(d.Pods)
+	for key, p := range before {
+		if all[key] == nil && d.Keeps(p) {
+			all[key] = p
+		}
+	}
+	return all
 }
 
 func (m *Mux) decide() manifest.Desired {
 	d := manifest.Merge(m.sources)
 	if m.Rollback != nil {
 		m.Rollback.Apply(&d, m.sources.Recorded)
+	}
+	if m.Rollout != nil {
+		m.Rollout.Apply(&d, m.sources.Recorded, m.Before)
 	}
 	return d
 }

@@ -150,8 +150,8 @@ func (s *subject) health(id string) revisions.Health {
 	if s.made != nil {
 		settled = workload.MinReady(s.made.Object)
 	}
-	all := map[string]revisions.Health{}
-	for _, key := range s.keys {
+	all, waiting := map[string]revisions.Health{}, map[string]revisions.Health{}
+	for _, key := range append(slices.Clone(s.keys), s.beyond(id)...) {
 		seen := s.recorded.Running[key]
 		if seen.Pod != nil && IDOf(seen.Pod) != id {
 			seen = revisions.Observed{}
@@ -160,9 +160,32 @@ func (s *subject) health(id string) revisions.Health {
 		if h.Unsure {
 			s.d.Inspect = append(s.d.Inspect, key)
 		}
+		if seen.Pod == nil {
+			waiting[key.Name] = h
+			continue
+		}
 		all[key.Name] = h
 	}
-	return revisions.Join(all)
+	// What has not started may wait for what is not healthy: that is the reason.
+	if started := revisions.Join(all); started.State != revisions.Well || len(waiting) == 0 {
+		return started
+	}
+	return revisions.Join(waiting)
+}
+
+// beyond returns the keys of the pods of the revision that there are for the update alone.
+func (s *subject) beyond(id string) []pod.Key {
+	var all []pod.Key
+	group, _ := pod.PortGroup(s.d.Pods[s.keys[0]])
+	for key, seen := range s.recorded.Running {
+		if seen.Pod == nil || IDOf(seen.Pod) != id {
+			continue
+		}
+		if of, surge := pod.PortGroup(seen.Pod); surge && of == group {
+			all = append(all, key)
+		}
+	}
+	return all
 }
 
 // grace returns how long the pods of the former revision may take to end, before which no other one starts.
@@ -199,8 +222,12 @@ func (s *subject) use(r *revisions.Revision, reason string) {
 			return
 		}
 	}
-	for _, key := range s.keys {
+	for i, key := range s.keys {
 		p, wanted := pods[key], s.d.Pods[key]
+		if i > 0 && len(pod.HostPorts(p)) > 0 {
+			delete(s.d.Pods, key) // it could never have the port beside the first one
+			continue
+		}
 		p.Spec.NodeName = wanted.Spec.NodeName
 		from := manifest.OriginOf(wanted) // the file may have another name now
 		manifest.Annotate(p, manifest.AnnotationSource, from.Source)

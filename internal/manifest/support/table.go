@@ -362,6 +362,9 @@ var annotations = map[string]rule{
 		"last one that was; by default as --rollback says. It has no effect in Jobs and CronJobs", "true", "false"),
 	"podrun.io/progress-deadline-seconds": yes("how many seconds a revision may take to become healthy before it is " +
 		"rolled back; by default 120, or the progressDeadlineSeconds of a Deployment"),
+	"podrun.io/update": only("under serve, an edit starts another pod beside this one, which has its host ports as "+
+		"soon as it is ready, and then replaces this one; by default this one ends first. For Pods and DaemonSets: a "+
+		"Deployment has spec.strategy", "rolling"),
 	"podrun.io/after": yes("pods, with commas between, by their " +
 		"manifests' names or as namespace/name: this one starts when each of them has succeeded, or is " +
 		"ready if its restartPolicy is Always"),
@@ -375,6 +378,7 @@ var annotations = map[string]rule{
 	"podrun.io/next-attempt":      ignored(ofPodrun),
 	"podrun.io/rolled-back":       ignored(ofPodrun),
 	"podrun.io/workload":          ignored(ofPodrun),
+	"podrun.io/surge":             ignored(ofPodrun),
 	"cdi.k8s.io/": yes("devices of this node's CDI specifications, " +
 		"vendor/class=name with commas between, for all containers; not with --pod-security baseline or restricted"),
 	"kubernetes.io/ingress-bandwidth": yes("bits a second that come to the pod, as 10M; " +

@@ -52,12 +52,14 @@ var workloadTable = map[string]map[string]rule{
 	"CronJob":     workload,
 	"DeploymentSpec": {
 		"replicas": hasWanted, "selector": yes(isChecked), "template": yes(likeAPod),
-		"strategy": yes(""), "minReadySeconds": yes(onlyStatus), "revisionHistoryLimit": yes(noHistory),
-		"paused": isPaused, "progressDeadlineSeconds": yes("has no effect yet"),
+		"strategy": yes(""), "minReadySeconds": yes(""), "revisionHistoryLimit": yes(noHistory),
+		"paused": isPaused, "progressDeadlineSeconds": yes("after what time an edit is rolled back, with podrun.io/rollback"),
 	},
 	"DeploymentStrategy": {
-		"type": ignored(allAtOnce, string(appsv1.RecreateDeploymentStrategyType)), "rollingUpdate": ignored(allAtOnce),
+		"type":          yes("what cannot run twice at a time has no pod beyond the replicas: see docs/workloads.md"),
+		"rollingUpdate": yes(""),
 	},
+	"RollingUpdateDeployment": {"maxSurge": yes(""), "maxUnavailable": yes("")},
 	"ReplicaSetSpec": {
 		"replicas": hasWanted, "selector": yes(isChecked), "template": yes(likeAPod),
 		"minReadySeconds": yes(onlyStatus),

@@ -43,6 +43,15 @@ func validateProgressDeadline(p *v1.Pod, at *field.Path) field.ErrorList {
 		"must be a number of seconds, at least 1, such as \"300\"")}
 }
 
+// validateUpdate validates the annotation pod.AnnotationUpdate.
+func validateUpdate(p *v1.Pod, at *field.Path) field.ErrorList {
+	why := pod.RunsAlone(p, true)
+	if p.Annotations[pod.AnnotationUpdate] != pod.RollingUpdate || why == "" {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(at.Key(pod.AnnotationUpdate), "the pod cannot run twice at a time: "+why)}
+}
+
 // validateJUnit validates the annotation pod.AnnotationJUnit.
 func validateJUnit(p *v1.Pod, at *field.Path) field.ErrorList {
 	var errs field.ErrorList

@@ -35,6 +35,7 @@ func Pod(p *v1.Pod, nodeName, fullName string) field.ErrorList {
 	errs = append(errs, validateBandwidth(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateNetworks(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateProgressDeadline(p, field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validateUpdate(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateJUnit(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateAppArmorAnnotations(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validatePodResources(p, path.Child("resources"))...)

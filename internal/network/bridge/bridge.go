@@ -346,6 +346,17 @@ func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netl
 	return link.Attrs().Index, nil
 }
 
+// Yield gives the host ports of id to another pod that shares them, if there is one; see portmap.Ports.Yield.
+func (b *Bridge) Yield(ctx context.Context, id string) error {
+	if !b.ports.Has(id) {
+		return nil
+	}
+	if err := b.inspect(ctx, func(*netlink.Handle) error { return b.ports.Yield(id) }); err != nil {
+		return fmt.Errorf("giving the pod's host ports to its successor: %w", err)
+	}
+	return nil
+}
+
 // Teardown removes id's link if it still exists and frees its address and host ports. With the last
 // of them it removes the bridge, the nftables tables and the records, unless Options.Keep is set.
 func (b *Bridge) Teardown(ctx context.Context, id string) error {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -15,11 +17,13 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nettest"
 	"podrun.io/podrun/internal/network/portmap"
 	"podrun.io/podrun/internal/network/records"
+	"podrun.io/podrun/internal/pod"
 )
 
 func serveUDP(t testing.TB, ns netns.NsHandle, at, word string) {
@@ -340,4 +344,87 @@ func BenchmarkSetupHostPort(b *testing.B) {
 	for i := range 50 {
 		nettest.Teardown(b, host, br, fmt.Sprint(i))
 	}
+}
+
+// TestSharedHostPort: while a pod is updated, its port is that of one of the two pods at a time: the former one's until it
+// yields, then the other one's. Connections stay, and no connection is refused.
+func TestSharedHostPort(t *testing.T) {
+	host, outside := nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	podOf := func(name string, surge bool) *v1.Pod {
+		p := nettest.PodWith(t, name, "8080:80/TCP", "5353:53/UDP")
+		p.Annotations = map[string]string{pod.AnnotationWorkload: "Deployment/web"}
+		if surge {
+			p.Annotations[pod.AnnotationSurge] = "Deployment/web"
+		}
+		return p
+	}
+	start := func(id string, p *v1.Pod) {
+		t.Helper()
+		ns := nettest.NewNS(t)
+		mustSetupPod(t, host, br, id, ns, p)
+		nettest.ServeTCP(t, ns, ":80", id)
+		serveUDP(t, ns, ":53", id)
+	}
+	answers := func(want string) {
+		t.Helper()
+		for network, port := range map[string]string{"tcp": "8080", "udp": "5353"} {
+			for from, ns := range map[string]netns.NsHandle{"192.0.2.2:": outside, "127.0.0.1:": host} {
+				if got, err := nettest.Ask(ns, network, from+port); err != nil || !strings.HasPrefix(got, want+" ") {
+					t.Errorf("%s %s: %q, %v; want %s", network, from, got, err, want)
+				}
+			}
+		}
+	}
+	yield := func(id string) {
+		t.Helper()
+		nettest.In(t, host, func() error { return br.Yield(context.Background(), id) })
+	}
+	start("old", podOf("web-0", false))
+	answers("old")
+	yield("old") // to nobody
+	answers("old")
+	start("surge", podOf("web-1", true))
+	answers("old")
+	var inUse *portmap.PortInUseError
+	if _, err := nettest.SetupPod(host, br, "other", nettest.NewNS(t), nettest.PodWith(t, "b", "8080:80/TCP")); !errors.As(err, &inUse) {
+		t.Errorf("another pod: %v", err)
+	}
+	nettest.Teardown(t, host, br, "other")
+	var c net.Conn
+	nettest.In(t, outside, func() (err error) { c, err = net.Dial("udp4", "192.0.2.2:5353"); return err })
+	defer c.Close()
+	yield("old")
+	answers("surge")
+	nettest.In(t, host, br.Repair)
+	answers("surge")
+	yield("old") // it has none
+	yield("none")
+	answers("surge")
+	nettest.Teardown(t, host, br, "old")
+	answers("surge")
+	start("new", podOf("web-0", false))
+	answers("surge")
+	nettest.Teardown(t, host, br, "surge") // without yielding, as after a crash
+	answers("new")
+	// A record of a podrun that knew no groups.
+	file := filepath.Join(br.records.Path, records.PortDir, "new")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	former := regexp.MustCompile(`,"(group|sequence)":("[^"]*"|\d+)`).ReplaceAll(text, nil)
+	if err := os.WriteFile(file, former, 0o600); err != nil || len(former) == len(text) {
+		t.Fatal(err, string(text))
+	}
+	start("last", podOf("web-1", true))
+	answers("new")
+	yield("new")
+	answers("last")
+	for _, id := range []string{"new", "last"} {
+		nettest.Teardown(t, host, br, id)
+	}
+	nettest.Bare(t, host, run)
 }

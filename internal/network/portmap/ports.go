@@ -12,10 +12,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -41,11 +43,35 @@ type Record struct {
 	// not exist any more.
 	Boot  string         `json:"boot"`
 	Ports []pod.HostPort `json:"ports"`
+	// Group is what pods have in common that may share ports while they are updated (pod.PortGroup), and Surge says
+	// that the pod is there for the update alone. Of those that share ports the one with the highest Sequence has
+	// them.
+	Group    string `json:"group,omitempty"`
+	Surge    bool   `json:"surge,omitempty"`
+	Sequence int    `json:"sequence,omitempty"`
+}
+
+// shares reports that two pods may have the same ports, of which one of them has them at a time. Only podrun's own
+// bridge can give them to the other one.
+func (c Record) shares(other Record) bool {
+	forwarded := c.Addr.IsValid() && other.Addr.IsValid()
+	return forwarded && (c.Surge && c.leads(other) || other.Surge && other.leads(c))
+}
+
+// leads reports that the surge c is of other's group. Records of an older podrun have none; there the name tells.
+func (c Record) leads(other Record) bool {
+	if other.Group != "" {
+		return c.Group == other.Group
+	}
+	namespace, of, _ := strings.Cut(c.Group, "/")
+	_, name, _ := strings.Cut(of, "/")
+	return strings.HasPrefix(other.Pod, namespace+"/"+name+"-")
 }
 
 // RecordOf returns the record of p's host ports, before p has an address.
 func RecordOf(p *v1.Pod) Record {
-	return Record{Pod: pod.KeyOf(p).String(), Ports: pod.HostPorts(p)}
+	group, surge := pod.PortGroup(p)
+	return Record{Pod: pod.KeyOf(p).String(), Ports: pod.HostPorts(p), Group: group, Surge: surge}
 }
 
 // PortInUseError reports that another pod or a process of the machine has a host port. It may be
@@ -95,8 +121,9 @@ func (t *Ports) Reserve(id string, c Record) error {
 	if err != nil {
 		return err
 	}
+	c.Sequence = sequence(id, c, held)
 	for other, h := range held {
-		if other == id || h.Pod == c.Pod {
+		if other == id || h.Pod == c.Pod || c.shares(h) {
 			continue
 		}
 		if p, meets := conflict(c.Ports, h.Ports); meets {
@@ -121,19 +148,70 @@ func (t *Ports) Reserve(id string, c Record) error {
 	if c.Boot, err = t.records.Boot(); err != nil {
 		return err
 	}
-	text, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
 	dir := filepath.Join(t.records.Path, records.PortDir)
 	if err := os.Mkdir(dir, layout.ModePrivate); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	held[id] = c
-	if err := sys.WriteFile(filepath.Join(dir, id), text, 0o600); err != nil {
+	if err := t.write(id, c); err != nil {
 		return err
 	}
+	held[id] = c
 	return t.publish(held, id)
+}
+
+func (t *Ports) write(id string, c Record) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return sys.WriteFile(filepath.Join(t.records.Path, records.PortDir, id), text, 0o600)
+}
+
+// sequence returns the sequence of a new record: after that of the pod's former one, and before those of the pods that
+// have the ports already.
+func sequence(id string, c Record, held map[string]Record) int {
+	n := 1
+	for other, h := range held {
+		switch {
+		case other == id || h.Pod == c.Pod:
+			return h.Sequence
+		case c.shares(h):
+			n = 0
+		}
+	}
+	return n
+}
+
+// Yield gives id's ports to another pod of its group that shares them, if there is one: connections to them are then
+// that pod's. Existing TCP connections stay where they are. The caller holds the lock.
+func (t *Ports) Yield(id string) error {
+	held, err := t.portRecords()
+	if err != nil {
+		return err
+	}
+	mine, next := held[id], ""
+	for _, other := range slices.Sorted(maps.Keys(held)) {
+		if h := held[other]; other != id && h.Pod != mine.Pod && mine.shares(h) &&
+			(next == "" || h.Sequence > held[next].Sequence) {
+			next = other
+		}
+	}
+	if next == "" || held[next].Sequence > mine.Sequence {
+		return nil
+	}
+	c := held[next]
+	c.Sequence = mine.Sequence + 1
+	if err := t.write(next, c); err != nil {
+		return err
+	}
+	held[next] = c
+	return t.publish(held, next)
+}
+
+// Has reports that id has host ports. It needs no lock.
+func (t *Ports) Has(id string) bool {
+	_, err := os.Lstat(filepath.Join(t.records.Path, records.PortDir, id))
+	return err == nil
 }
 
 // takeOver removes the port records of other revisions of the same pod.
@@ -233,6 +311,9 @@ func (t *Ports) publish(held map[string]Record, id string) error {
 	}
 	var all, fresh []forwarding
 	for holder, c := range held {
+		if yields(holder, held) {
+			continue
+		}
 		ports := forwardings(c)
 		all = append(all, ports...)
 		if holder == id {
@@ -252,6 +333,21 @@ func (t *Ports) publish(held map[string]Record, id string) error {
 		t.unrouted.Do(func() { t.records.Log.Warn("host ports do not answer on 127.0.0.1", "err", err) })
 	}
 	return nil
+}
+
+// yields reports that another pod has the ports that it shares with id.
+func yields(id string, held map[string]Record) bool {
+	c := held[id]
+	for other, h := range held {
+		if other == id || !c.shares(h) {
+			continue
+		}
+		first := c.Surge && !h.Surge || c.Surge == h.Surge && other < id
+		if h.Sequence > c.Sequence || h.Sequence == c.Sequence && first {
+			return true
+		}
+	}
+	return false
 }
 
 // isLocal reports whether the port is to answer on the machine's IPv4 loopback.

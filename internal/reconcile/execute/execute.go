@@ -208,6 +208,9 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 		return e.failures.Keep(s.Pod, a.Container, runtime.ReasonCreate, err)
 	case plan.RunPreStop:
 		stopping(a.Container, a.Why)
+		if a.WholePod {
+			e.remover.yieldPorts(ctx, seen, a.ID)
+		}
 		return e.life.Hooks.PreStop(ctx, *s, seen, a)
 	case plan.Resize:
 		err := e.starter.resize(ctx, s.Pod, a)
@@ -227,6 +230,9 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 	case plan.Terminate:
 		if e.life.Instances.Signalled()[a.ID].Asked.IsZero() { // else recorded when its preStop hook started
 			stopping(a.Container, a.Why)
+			if a.WholePod {
+				e.remover.yieldPorts(ctx, seen, a.ID)
+			}
 		}
 		return e.life.Terminator.Signal(ctx, *s, seen, a.ID, "")
 	case plan.Kill:

@@ -102,6 +102,24 @@ func (r *remover) removeContainer(ctx context.Context, seen pod.Observed, id str
 	})
 }
 
+// yieldLimit is how long the termination of a pod may wait for its host ports to be given to another pod.
+const yieldLimit = 5 * time.Second
+
+// yieldPorts gives the host ports of the sandbox of an instance to its successor, before the instance hears that it is
+// to end. Without that connections may be lost; the instance ends nevertheless.
+func (r *remover) yieldPorts(ctx context.Context, seen pod.Observed, id string) {
+	for _, c := range seen.Containers {
+		if c.ID != id {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, yieldLimit)
+		defer cancel()
+		if err := r.sandboxes.YieldPorts(ctx, c.SandboxID); err != nil {
+			r.log.Warn("the successor of a pod does not have its host ports yet", "pod", r.key, "err", err)
+		}
+	}
+}
+
 // removeSandbox removes a sandbox.
 func (r *remover) removeSandbox(ctx context.Context, id string) error {
 	return admission.Within(ctx, r.slot, func(ctx context.Context) error { return r.sandboxes.RemoveSandbox(ctx, id) })

@@ -70,6 +70,11 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 	})
 }
 
+// YieldPorts implements runtime.Sandboxes.
+func (r *Runtime) YieldPorts(ctx context.Context, id string) error {
+	return r.o.Driver.YieldPorts(ctx, id)
+}
+
 // RemoveSandbox implements runtime.Sandboxes.
 func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	c := r.o.Store.OfSandbox(id)

@@ -26,6 +26,7 @@ func (noNetwork) Setup(context.Context, string, string, *v1.Pod) ([]netip.Addr, 
 	return nil, nil
 }
 func (noNetwork) Teardown(context.Context, string) error { return nil }
+func (noNetwork) Yield(context.Context, string) error    { return nil }
 func (noNetwork) Holders() ([]string, error)             { return nil, nil }
 
 // options returns the Options of a Runtime on d.

@@ -114,6 +114,9 @@ type container struct {
 type sandbox struct {
 	key   pod.Key
 	ports []pod.HostPort
+	// group are the pods that share ports with this one, if it or the other one is a surge.
+	group string
+	surge bool
 	whole bool
 }
 

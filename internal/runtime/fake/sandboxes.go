@@ -26,7 +26,10 @@ func (r Driver) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (po
 	if err := r.holdPorts(s.ID, p); err != nil {
 		return s, err
 	}
-	r.sandboxes[s.ID] = &sandbox{key: pod.KeyOf(p), ports: pod.HostPorts(p), whole: true}
+	group, surge := pod.PortGroup(p)
+	r.sandboxes[s.ID] = &sandbox{
+		key: pod.KeyOf(p), ports: pod.HostPorts(p), group: group, surge: surge, whole: true,
+	}
 	if !p.Spec.HostNetwork {
 		r.nextIP++
 		s.IPs = []string{fmt.Sprintf("10.0.%d.%d", r.nextIP/256, r.nextIP%256)}
@@ -37,8 +40,9 @@ func (r Driver) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (po
 
 // holdPorts returns an error for host ports that the sandbox of another pod uses.
 func (r Driver) holdPorts(id string, p *v1.Pod) error {
+	group, surge := pod.PortGroup(p)
 	for _, s := range r.sandboxes {
-		if s.key == pod.KeyOf(p) {
+		if s.key == pod.KeyOf(p) || s.group == group && (s.surge || surge) {
 			continue
 		}
 		for _, port := range pod.HostPorts(p) {
@@ -58,6 +62,13 @@ func (r Driver) SandboxReady(s pod.Sandbox) bool {
 	defer r.mu.Unlock()
 	there := r.sandboxes[s.ID]
 	return there != nil && there.whole
+}
+
+// YieldPorts does nothing: nobody connects to a port here.
+func (r Driver) YieldPorts(ctx context.Context, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.enter(ctx, "YieldPorts", id)
 }
 
 // RemoveSandbox removes a sandbox.

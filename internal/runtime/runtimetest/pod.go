@@ -214,7 +214,21 @@ func testHostPorts(t *testing.T, s subject) {
 	must(t, s.CreateSandbox(t.Context(), edited, 0)) // before the old revision is removed
 	must(t, s.RemoveSandbox(t.Context(), old))
 	taken()
+	// While a workload is updated, the pod beyond its replicas may have the same port.
+	surge := s.newPod("a-1-node", "uid-a3", "main")
+	surge.Spec.Containers[0].Ports = a.Spec.Containers[0].Ports
+	surge.Annotations = map[string]string{pod.AnnotationSurge: "Pod/a-node"}
+	must(t, s.SavePod(surge, "serve"))
+	must(t, s.CreateSandbox(t.Context(), surge, 0))
+	for range 2 {
+		must(t, s.YieldPorts(t.Context(), s.inspect(t, a).Sandboxes[0].ID))
+	}
+	must(t, s.YieldPorts(t.Context(), strings.Repeat("0", 32))) // which is none
 	s.remove(t, a)
+	if err := s.CreateSandbox(t.Context(), b, 0); err == nil || !strings.Contains(err.Error(), "default/a-1-node") {
+		t.Errorf("a port that was yielded: %v", err)
+	}
+	s.remove(t, surge)
 	must(t, s.CreateSandbox(t.Context(), b, 0))
 	s.remove(t, b)
 }

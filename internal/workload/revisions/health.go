@@ -20,10 +20,22 @@ type Observed struct {
 	// Ready is for how long the pod has been ready without a restart, as far as is known, and Shown how much of
 	// that its last status has shown. They have no meaning for a pod that is not ready.
 	Ready, Shown time.Duration
+	// Unready is for how long the pod has not been ready, as far as is known; 0 for one that is.
+	Unready time.Duration
 }
 
 // confirming is after what time a pod is inspected again.
 const confirming = time.Second
+
+// SettledAfter returns how long a pod must be ready to be healthy: at least minReady, and Settled if a container has no
+// readiness probe.
+func SettledAfter(p *v1.Pod, minReady time.Duration) time.Duration {
+	probed := !slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool { return c.ReadinessProbe == nil })
+	if probed {
+		return minReady
+	}
+	return max(minReady, Settled)
+}
 
 // HealthOf returns the health of one pod of a revision. settled is how long it must be ready.
 func HealthOf(o Observed, settled time.Duration) Health {
@@ -40,10 +52,7 @@ func HealthOf(o Observed, settled time.Duration) Health {
 	if !pod.IsReady(p) {
 		return Health{Reason: "it is not ready" + because(p)}
 	}
-	probed := !slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool { return c.ReadinessProbe == nil })
-	if !probed {
-		settled = max(settled, Settled)
-	}
+	settled = SettledAfter(p, settled)
 	reason := fmt.Sprintf("it was not ready for %s without a restart", settled)
 	switch {
 	case o.Ready < settled:

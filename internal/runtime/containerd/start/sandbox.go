@@ -34,6 +34,7 @@ type Sandboxes interface {
 	Create(ctx context.Context, p *v1.Pod, s pod.Sandbox) (pod.Sandbox, error)
 	Ready(s pod.Sandbox) bool
 	Remove(ctx context.Context, s pod.Sandbox) error
+	YieldPorts(ctx context.Context, id string) error
 	// Paths returns the paths of the sandbox's namespaces and shared memory.
 	Paths(s pod.Sandbox) sandbox.Paths
 }
@@ -93,6 +94,11 @@ func (st *SandboxStarter) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sa
 
 // SandboxReady implements runtime.Driver.
 func (st *SandboxStarter) SandboxReady(s pod.Sandbox) bool { return st.o.Sandboxes.Ready(s) }
+
+// YieldPorts implements runtime.Driver.
+func (st *SandboxStarter) YieldPorts(ctx context.Context, id string) error {
+	return st.o.Sandboxes.YieldPorts(ctx, id)
+}
 
 // RemoveSandbox implements runtime.Driver.
 func (st *SandboxStarter) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox) error {

@@ -1,0 +1,152 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// updated is a Deployment that answers with a version at a port of the machine, at /cgi-bin/slow after two seconds.
+func updated(version, port, command string) string {
+	return fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  minReadySeconds: 1
+  template:
+    metadata: {labels: {app: web, version: %q}}
+    spec:
+      terminationGracePeriodSeconds: 10
+      containers:
+      - name: c
+        image: %q
+        command:
+        - sh
+        - -c
+        - |
+          mkdir -p /www/cgi-bin; echo %[1]s >/www/index.html
+          printf '#!/bin/sh\nsleep 2; printf "\\r\\n%[1]s\\n"\n' >/www/cgi-bin/slow; chmod 755 /www/cgi-bin/slow
+          %[4]s
+        ports: [{containerPort: 80, hostPort: %[3]s}]
+        readinessProbe: {httpGet: {port: 80}, periodSeconds: 1}
+        lifecycle: {preStop: {sleep: {seconds: 3}}}
+`, version, box, port, command)
+}
+
+// load asks at a steady rate, and remembers what went wrong and who answered.
+type load struct {
+	mu       sync.Mutex
+	sent     int
+	failed   []error
+	answered map[string]int
+	wait     func()
+}
+
+// newLoad begins to send 200 requests a second, each on a connection of its own.
+func newLoad(t *testing.T, url string) *load {
+	l := &load{answered: map[string]int{}}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	tick, stop, ended := time.NewTicker(5*time.Millisecond), make(chan struct{}), make(chan struct{})
+	var running sync.WaitGroup
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			running.Go(func() { l.ask(&client, url) })
+		}
+	}()
+	l.wait = sync.OnceFunc(func() {
+		close(stop)
+		<-ended
+		running.Wait()
+	})
+	t.Cleanup(l.wait)
+	return l
+}
+
+func (l *load) ask(client *http.Client, url string) {
+	body, err := getBy(client, url)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent++
+	if err != nil {
+		l.failed = append(l.failed, err)
+	}
+	l.answered[strings.TrimSpace(body)]++
+}
+
+// TestRollingUpdate: an edit of a Deployment with a host port loses no request, also when podrun is killed meanwhile, and
+// one that does not become ready takes nothing away.
+func TestRollingUpdate(t *testing.T) {
+	n := newNode(t)
+	port := freePort(t)
+	const serves = "exec httpd -f -p 80 -h /www"
+	url := "http://127.0.0.1:" + port + "/"
+	put := func(version, command string) { n.write("web.yaml", updated(version, port, command)) }
+	runs := func(version string) {
+		t.Helper()
+		n.await("version "+version+" alone", func() error {
+			all := n.pods()
+			p, is := all["web-0-n"]
+			if !is || len(all) != 1 || p.Labels["version"] != version {
+				return errors.New(asJSON(all))
+			}
+			return isReady(&p)
+		})
+		if body, err := get(url); err != nil || body != version+"\n" {
+			t.Errorf("%q, %v; want %s", body, err, version)
+		}
+	}
+	put("v1", serves)
+	n.serve()
+	n.ready("web-0-n")
+	runs("v1")
+	l := newLoad(t, url)
+	slow := make(chan string, 1)
+	put("v2", serves)
+	n.awaitPod("web-1-n", "to be ready beside the former one", isReady)
+	go func() {
+		body, err := get(url + "cgi-bin/slow")
+		slow <- fmt.Sprint(body, err)
+	}()
+	runs("v2")
+	if got := <-slow; got != "v1\n<nil>" {
+		t.Errorf("a connection that was there: %q", got)
+	}
+	put("v3", "exit 7")
+	n.awaitPod("web-1-n", "to fail", func(p *v1.Pod) error {
+		if s := p.Status.ContainerStatuses; len(s) == 0 || s[0].RestartCount == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	put("v4", serves)
+	n.awaitPod("web-1-n", "to start", func(p *v1.Pod) error {
+		if p.Labels["version"] != "v4" {
+			return errors.New("not yet")
+		}
+		return isReady(p)
+	})
+	n.end(syscall.SIGKILL)
+	n.serve()
+	runs("v4")
+	l.wait()
+	if len(l.failed) > 0 || l.sent < 1000 || l.answered["v1"] == 0 || l.answered["v2"] == 0 || l.answered["v4"] == 0 {
+		t.Errorf("of %d requests %d failed; answers %v; the first %v", l.sent, len(l.failed), l.answered, l.failed[:min(3, len(l.failed))])
+	}
+	t.Logf("%d requests, answers %v", l.sent, l.answered)
+	n.remove("web.yaml")
+	n.gone("web-0-n")
+}
