@@ -158,3 +158,48 @@ func TestRollingUpdateOfAPod(t *testing.T) {
 		s.show(time.Minute, "")
 	})
 }
+
+// TestRollingUpdateOfAStatefulSet: its pods are replaced from the last one to the first, each when the one after it is
+// ready again.
+func TestRollingUpdateOfAStatefulSet(t *testing.T) {
+	rollingTest(t, func(s *served, _ *fake.Runtime) {
+		put := func(image, strategy string) {
+			text := strings.Replace(withoutPorts(rolling(3, image, strategy)), "kind: Deployment", "kind: StatefulSet", 1)
+			text = strings.Replace(text, "  strategy:", "  serviceName: web\n  updateStrategy:", 1)
+			s.put(text)
+		}
+		put("v:1", "")
+		s.start()
+		s.show(time.Minute, "web-0=v:1* web-1=v:1* web-2=v:1*")
+		put("v:2", "")
+		s.show(8*time.Second, "web-0=v:1* web-1=v:1* web-2=v:2*")
+		s.show(12*time.Second, "web-0=v:1* web-1=v:2* web-2=v:2*")
+		s.stop()
+		s.start()
+		s.show(time.Minute, "web-0=v:2* web-1=v:2* web-2=v:2*")
+		put("bad:1", "") // the others go on
+		s.show(5*time.Minute, "web-0=v:2* web-1=v:2* web-2=bad:1")
+		put("v:3", "type: OnDelete")
+		s.show(8*time.Second, "web-0=v:3* web-1=v:3* web-2=v:3*")
+	})
+}
+
+// TestRollingUpdateOfADaemonSet: with maxSurge its pod has another one beside it meanwhile.
+func TestRollingUpdateOfADaemonSet(t *testing.T) {
+	rollingTest(t, func(s *served, _ *fake.Runtime) {
+		put := func(image, strategy string) {
+			text := strings.Replace(withoutPorts(rolling(1, image, strategy)), "kind: Deployment", "kind: DaemonSet", 1)
+			text = strings.Replace(text, "  strategy:", "  updateStrategy:", 1)
+			s.put(strings.Replace(text, "  replicas: 1\n", "", 1))
+		}
+		put("v:1", "")
+		s.start()
+		s.show(time.Minute, "web=v:1*")
+		put("v:2", "")
+		s.show(8*time.Second, "web=v:2*")
+		put("v:3", "rollingUpdate: {maxSurge: 1, maxUnavailable: 0}")
+		s.show(8*time.Second, "web-1=v:3* web=v:2*")
+		s.show(8*time.Second, "web-1=v:3* web=v:3*")
+		s.show(20*time.Second, "web=v:3*")
+	})
+}

@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload/cronjobs"
@@ -106,14 +107,28 @@ func (w *Workload) name(index int) string {
 	return fmt.Sprintf("%s-%d", w.Key.Name, index)
 }
 
-// Rolling returns how the workload's pods are replaced by and by, and whether they are.
+// Rolling returns how the workload's pods are replaced by and by, and whether they are. Those of a StatefulSet are
+// replaced from the last one to the first.
 func (w *Workload) Rolling() (rollouts.Strategy, bool) {
-	o, is := w.Object.(*appsv1.Deployment)
-	if !is || o.Spec.Strategy.RollingUpdate == nil {
+	var surge, unavailable *intstr.IntOrString
+	switch o := w.Object.(type) {
+	case *appsv1.Deployment:
+		if r := o.Spec.Strategy.RollingUpdate; r != nil {
+			surge, unavailable = r.MaxSurge, r.MaxUnavailable
+		}
+	case *appsv1.StatefulSet:
+		if r := o.Spec.UpdateStrategy.RollingUpdate; r != nil {
+			unavailable = r.MaxUnavailable
+		}
+	case *appsv1.DaemonSet:
+		if r := o.Spec.UpdateStrategy.RollingUpdate; r != nil {
+			surge, unavailable = r.MaxSurge, r.MaxUnavailable
+		}
+	}
+	if unavailable == nil {
 		return rollouts.Strategy{}, false
 	}
-	r := o.Spec.Strategy.RollingUpdate
-	return rollouts.Scaled(r.MaxSurge, r.MaxUnavailable, w.Replicas, MinReady(o)), true
+	return rollouts.Scaled(surge, unavailable, w.Replicas, MinReady(w.Object)), true
 }
 
 // PodKey returns the key of the pod with an index.

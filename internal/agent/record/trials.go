@@ -129,8 +129,11 @@ func (t trials) tried() map[workload.ID]time.Duration {
 
 // rolls reports that a pod may be updated by and by.
 func rolls(p *v1.Pod) bool {
-	id, _ := workload.Of(p)
-	return id.Kind == workload.Deployment || p.Annotations[pod.AnnotationUpdate] == pod.RollingUpdate
+	switch id, _ := workload.Of(p); id.Kind {
+	case workload.Deployment, workload.StatefulSet, workload.DaemonSet:
+		return true
+	}
+	return p.Annotations[pod.AnnotationUpdate] == pod.RollingUpdate
 }
 
 // updating returns the groups of which pods of several templates, or more pods than the manifest has, are desired.

@@ -187,9 +187,9 @@ func (d Document) Validate(w *workload.Workload, p *v1.Pod) field.ErrorList {
 		errs = append(errs, field.Invalid(spec.Child(number), w.Replicas, fmt.Sprintf(
 			"podrun makes at most %d pods of a workload", workload.MaxReplicas)))
 	}
-	if p.Annotations[pod.AnnotationUpdate] != "" && w.Kind != workload.DaemonSet {
+	if p.Annotations[pod.AnnotationUpdate] != "" {
 		at := spec.Child("template", "metadata", "annotations").Key(pod.AnnotationUpdate)
-		errs = append(errs, field.Forbidden(at, "is for Pods and DaemonSets; a Deployment has spec.strategy"))
+		errs = append(errs, field.Forbidden(at, "is for Pods; a Deployment has spec.strategy, a DaemonSet spec.updateStrategy"))
 	}
 	if w.Replicas > 1 {
 		errs = append(errs, samePorts(w, p, spec, number)...)

@@ -42,14 +42,21 @@ func (r Rollout) Apply(d *manifest.Desired, recorded workload.Recorded, before m
 			for i := range w.Replicas {
 				u.replicas = append(u.replicas, u.key(i))
 			}
+			switch first := d.Pods[u.replicas[0]]; {
+			case w.Kind == workload.StatefulSet:
+				slices.Reverse(u.replicas)
+			case w.Kind == workload.DaemonSet && first != nil:
+				u.key = func(i int) pod.Key { return numbered(first, i) }
+			}
 			all = append(all, u)
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(d.Pods), pod.Key.Compare) {
 		if p := d.Pods[key]; p.Annotations[pod.AnnotationUpdate] == pod.RollingUpdate {
-			u := &update{id: rollback.Of(p), strategy: rollouts.Strategy{Surge: 1}, replicas: []pod.Key{key}}
-			u.key = func(i int) pod.Key { return numbered(p, i) }
-			all = append(all, u)
+			all = append(all, &update{
+				id: rollback.Of(p), strategy: rollouts.Strategy{Surge: 1}, replicas: []pod.Key{key},
+				key: func(i int) pod.Key { return numbered(p, i) },
+			})
 		}
 	}
 	for _, u := range all {

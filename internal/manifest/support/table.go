@@ -363,8 +363,8 @@ var annotations = map[string]rule{
 	"podrun.io/progress-deadline-seconds": yes("how many seconds a revision may take to become healthy before it is " +
 		"rolled back; by default 120, or the progressDeadlineSeconds of a Deployment"),
 	"podrun.io/update": only("under serve, an edit starts another pod beside this one, which has its host ports as "+
-		"soon as it is ready, and then replaces this one; by default this one ends first. For Pods and DaemonSets: a "+
-		"Deployment has spec.strategy", "rolling"),
+		"soon as it is ready, and then replaces this one; by default this one ends first. For Pods alone: "+
+		"a Deployment has spec.strategy, a DaemonSet spec.updateStrategy", "rolling"),
 	"podrun.io/after": yes("pods, with commas between, by their " +
 		"manifests' names or as namespace/name: this one starts when each of them has succeeded, or is " +
 		"ready if its restartPolicy is Always"),

@@ -27,7 +27,6 @@ var workloadTypes = []reflect.Type{
 
 // What holds for fields of several kinds.
 const (
-	allAtOnce  = "has no effect: an edit replaces the pods as it replaces single pods, all at once"
 	noHistory  = "has no effect: podrun retains no old versions of a workload"
 	likeAPod   = "as a Pod; of its metadata only labels and annotations count"
 	isChecked  = "must match the labels of the template; has no other effect"
@@ -37,9 +36,10 @@ const (
 )
 
 var (
-	isPaused  = only("podrun applies each edit", "false")
-	isRetain  = only("podrun volumes rm removes a claim", "Retain")
-	hasWanted = yes(manyPods)
+	isPaused   = only("podrun applies each edit", "false")
+	isRetain   = only("podrun volumes rm removes a claim", "Retain")
+	hasWanted  = yes(manyPods)
+	noOnDelete = ignored("OnDelete has no effect: an edit replaces the pods all at once", "RollingUpdate")
 )
 
 // workloadTable continues table with the types of workloads.
@@ -70,15 +70,22 @@ var workloadTable = map[string]map[string]rule{
 		"serviceName":          yes("the subdomain of the pods"),
 		"podManagementPolicy": yes("with OrderedReady a pod starts when the one before it is ready, and of pods that " +
 			"are too many the last one ends first; when all end, they end together"),
-		"updateStrategy": ignored(allAtOnce), "revisionHistoryLimit": yes(noHistory),
-		"minReadySeconds":                      yes("counts for the status only, not for the order"),
+		"updateStrategy": yes(""), "revisionHistoryLimit": yes(noHistory),
+		"minReadySeconds":                      yes("counts for updates, not for the order of the first start"),
 		"persistentVolumeClaimRetentionPolicy": yes(""), "ordinals": yes(""),
 	},
 	"StatefulSetPersistentVolumeClaimRetentionPolicy": {"whenDeleted": isRetain, "whenScaled": isRetain},
 	"StatefulSetOrdinals":                             {"start": yes("")},
+	"StatefulSetUpdateStrategy":                       {"type": noOnDelete, "rollingUpdate": yes("")},
+	"RollingUpdateStatefulSetStrategy":                {"partition": ignored("has no effect: all pods get the template", "0"), "maxUnavailable": yes("")},
 	"DaemonSetSpec": {
-		"selector": yes(isChecked), "template": yes(likeAPod), "updateStrategy": ignored(allAtOnce),
-		"minReadySeconds": yes(onlyStatus), "revisionHistoryLimit": yes(noHistory),
+		"selector": yes(isChecked), "template": yes(likeAPod), "updateStrategy": yes(""),
+		"minReadySeconds": yes(""), "revisionHistoryLimit": yes(noHistory),
+	},
+	"DaemonSetUpdateStrategy": {"type": noOnDelete, "rollingUpdate": yes("")},
+	"RollingUpdateDaemonSet": {
+		"maxSurge":       yes("1 starts another pod beside the one of this machine, which it replaces when it is ready"),
+		"maxUnavailable": yes(""),
 	},
 	"JobSpec": {
 		"parallelism": yes(manyPods), "completions": yes(""), "activeDeadlineSeconds": yes(""),
