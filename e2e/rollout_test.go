@@ -105,6 +105,7 @@ func TestRollingUpdate(t *testing.T) {
 			}
 			return isReady(&p)
 		})
+		n.ok("wait", "deployment/web", "--for=condition=Complete", "--timeout=60s")
 		if body, err := get(url); err != nil || body != version+"\n" {
 			t.Errorf("%q, %v; want %s", body, err, version)
 		}
@@ -117,6 +118,7 @@ func TestRollingUpdate(t *testing.T) {
 	slow := make(chan string, 1)
 	put("v2", serves)
 	n.awaitPod("web-1-n", "to be ready beside the former one", isReady)
+	n.ok("wait", "deployment/web", "--for=condition=Complete=False", "--timeout=1s")
 	go func() {
 		body, err := get(url + "cgi-bin/slow")
 		slow <- fmt.Sprint(body, err)

@@ -138,6 +138,11 @@ func (r *Reader) conditionsOf(id workload.ID) (*v1.Pod, error) {
 		for _, c := range d.Status.Conditions {
 			add(string(c.Type), c.Status)
 		}
+		complete, wanted := v1.ConditionFalse, *d.Spec.Replicas
+		if s := d.Status; s.UpdatedReplicas == wanted && s.Replicas == wanted && s.AvailableReplicas == wanted {
+			complete = v1.ConditionTrue // as kubectl rollout status sees it
+		}
+		add("Complete", complete)
 		return p, nil
 	}
 	job, err := r.Job(id.Key.Namespace, id.Key.Name)

@@ -93,8 +93,9 @@ func (w *Wait) Run(ctx context.Context, r *Reader, out io.Writer, s Selection, n
 
 // itself reports that an object of a kind has the condition itself; else its pods have it.
 func (w *Wait) itself(kind workload.Kind) bool {
-	return kind == workload.Job ||
-		kind == workload.Deployment && strings.HasPrefix(strings.ToLower(w.For)+"=", "condition=available=")
+	of := strings.ToLower(w.For) + "="
+	return kind == workload.Job || kind == workload.Deployment &&
+		(strings.HasPrefix(of, "condition=available=") || strings.HasPrefix(of, "condition=complete="))
 }
 
 // objects returns the objects to wait for, and the names of pods and of workloads that stand for their pods.
