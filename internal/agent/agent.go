@@ -200,14 +200,14 @@ type publisher struct {
 }
 
 // Publish implements reconcile.Publisher. It passes on the addresses only when the pod is settled.
-func (p publisher) Publish(of *v1.Pod, settled bool) error {
+func (p publisher) Publish(of *v1.Pod, seen time.Time, settled bool) error {
 	if p.also != nil {
 		p.also(of)
 	}
 	if settled {
 		p.names.SetIPs(pod.KeyOf(of), of.Status.PodIPs)
 	}
-	return p.Publisher.Publish(of, settled)
+	return p.Publisher.Publish(of, seen, settled)
 }
 
 // Gone implements reconcile.Publisher.

@@ -199,6 +199,8 @@ type Observed struct {
 	Owner string
 	// Gone are the last sandboxes of revisions that have none any more, for their addresses.
 	Gone []Sandbox
+	// At is when the inspection began that has seen it; zero if that is not known.
+	At time.Time
 }
 
 // Empty reports whether nothing of the pod is left.

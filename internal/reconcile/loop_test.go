@@ -77,7 +77,7 @@ func (b *board) fail(err error) {
 	b.deaf = err
 }
 
-func (b *board) Publish(p *v1.Pod, _ bool) error {
+func (b *board) Publish(p *v1.Pod, _ time.Time, _ bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.deaf == nil {

@@ -311,6 +311,7 @@ func (r *Relister) keep(seen pod.Observed, began moment) []Event {
 	}
 	// An empty observation is stored too, until a list that began later confirms it and no
 	// inspection is in progress: the result of one that began earlier must not bring the pod back.
+	seen.At = began.at
 	r.pods[seen.Key] = record{seen: seen, moment: began}
 	r.watch(seen)
 	return Diff(old.seen, seen)

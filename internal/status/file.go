@@ -42,7 +42,7 @@ func NewFiles(dirs layout.Dirs) *Files {
 }
 
 // Publish replaces p's file if its content changes. What p points to must not be modified afterwards.
-func (f *Files) Publish(p *v1.Pod, _ bool) error {
+func (f *Files) Publish(p *v1.Pod, _ time.Time, _ bool) error {
 	out := *p
 	out.APIVersion, out.Kind = "v1", "Pod"
 	f.mu.Lock()

@@ -22,7 +22,7 @@ func TestTouch(t *testing.T) {
 	for _, name := range []string{"mine", "others", "gone"} {
 		p := &v1.Pod{}
 		p.Namespace, p.Name = "default", name
-		if err := errors.Join(files.Publish(p, true), os.Chtimes(dirs.StatusFiles().Pod(pod.KeyOf(p)), long, long)); err != nil {
+		if err := errors.Join(files.Publish(p, time.Now(), true), os.Chtimes(dirs.StatusFiles().Pod(pod.KeyOf(p)), long, long)); err != nil {
 			t.Fatal(err)
 		}
 		if name == "others" {

@@ -201,7 +201,7 @@ func TestKeys(t *testing.T) {
 	for _, name := range []string{"stays-n", "goes-n"} {
 		p := &v1.Pod{}
 		p.Namespace, p.Name = "default", name
-		if err := files.Publish(p, true); err != nil {
+		if err := files.Publish(p, time.Now(), true); err != nil {
 			t.Fatal(err)
 		}
 	}

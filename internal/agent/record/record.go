@@ -399,16 +399,16 @@ func (r *Record) notify() {
 
 // Publish implements reconcile.Publisher. What is decided from a status comes after it: the result of a Job must not be
 // known before the statuses of its pods are.
-func (r *Record) Publish(p *v1.Pod, settled bool) error {
-	err := r.Publisher.Publish(p, settled)
-	r.observe(p)
+func (r *Record) Publish(p *v1.Pod, seen time.Time, settled bool) error {
+	err := r.Publisher.Publish(p, seen, settled)
+	r.observe(p, seen)
 	return err
 }
 
-func (r *Record) observe(p *v1.Pod) {
+func (r *Record) observe(p *v1.Pod, seen time.Time) {
 	of, key := p.Annotations[workload.Annotation], pod.KeyOf(p)
 	if !isJob(p) {
-		r.try(p)
+		r.try(p, seen)
 	}
 	if of == "" {
 		return

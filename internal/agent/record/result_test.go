@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strconv"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -16,8 +17,8 @@ import (
 
 type nowhere struct{ reconcile.Publisher }
 
-func (nowhere) Publish(*v1.Pod, bool) error { return nil }
-func (nowhere) Gone(pod.Key) error          { return nil }
+func (nowhere) Publish(*v1.Pod, time.Time, bool) error { return nil }
+func (nowhere) Gone(pod.Key) error                     { return nil }
 
 // TestResultOfARecordedEnd: what a status says of a Job's pod is its result when the checkpoint says so too. podrun may be
 // killed between the two, and the pod would be taken for one that runs.
@@ -49,7 +50,7 @@ func TestResultOfARecordedEnd(t *testing.T) {
 		t.Helper()
 		shown := p.DeepCopy()
 		shown.Status.Phase = phase
-		if err := r.Publish(shown, false); err != nil {
+		if err := r.Publish(shown, time.Time{}, false); err != nil {
 			t.Fatal(err)
 		}
 		select {

@@ -169,7 +169,9 @@ func (t trials) running() map[pod.Key]revisions.Observed {
 }
 
 // try records the status of a pod whose revisions are recorded, or that is updated by and by.
-func (r *Record) try(p *v1.Pod) {
+// Times are those of what was seen, not of the status: one that is published after an action that hung shows what was
+// before it.
+func (r *Record) try(p *v1.Pod, at time.Time) {
 	id, key := rollback.Of(p), pod.KeyOf(p)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,7 +180,10 @@ func (r *Record) try(p *v1.Pod) {
 		delete(r.seen, key)
 		return
 	}
-	before, now := r.seen[key], watched{pod: p, shown: time.Now()}
+	if at.IsZero() {
+		at = time.Now()
+	}
+	before, now := r.seen[key], watched{pod: p, shown: at}
 	same := before.pod != nil && before.pod.UID == p.UID && rollback.IDOf(before.pod) == rollback.IDOf(p)
 	if pod.IsReady(p) && p.DeletionTimestamp == nil {
 		now.ready = now.shown

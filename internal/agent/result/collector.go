@@ -70,9 +70,9 @@ func NewCollector(files *status.Files, want manifest.Desired, progress func(*v1.
 // Publish implements reconcile.Publisher: it records a pod's status as part of the result and
 // passes it on to the status files. The status of a pod that is being terminated for good is passed
 // on only: the pod's result is the status before.
-func (c *Collector) Publish(p *v1.Pod, settled bool) error {
+func (c *Collector) Publish(p *v1.Pod, seen time.Time, settled bool) error {
 	if p.DeletionTimestamp != nil {
-		return c.files.Publish(p, settled)
+		return c.files.Publish(p, seen, settled)
 	}
 	key := pod.KeyOf(p)
 	c.mu.Lock()
@@ -92,7 +92,7 @@ func (c *Collector) Publish(p *v1.Pod, settled bool) error {
 		c.progress(p)
 	}
 	c.notify()
-	return c.files.Publish(p, settled)
+	return c.files.Publish(p, seen, settled)
 }
 
 // NotOwned does nothing: a run acquires the locks that it needs before it starts anything. If a

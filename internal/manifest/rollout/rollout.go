@@ -209,9 +209,14 @@ func (u *update) observed(key pod.Key, wanted *v1.Pod) (p rollouts.Pod, serves b
 	if !manifest.SameRun(seen.Pod, was) || seen.Pod.DeletionTimestamp != nil || !pod.IsReady(seen.Pod) {
 		return p, false // it is not ready, or not there yet
 	}
-	p.Available = seen.Ready >= u.strategy.MinReady
-	if !p.Available {
+	p.Available = seen.Ready >= u.strategy.MinReady && (p.State == rollouts.Former || seen.Shown >= u.strategy.MinReady)
+	switch {
+	case p.Available:
+	case seen.Ready < u.strategy.MinReady:
 		u.wakeAt(u.recorded.Now.Add(u.strategy.MinReady - seen.Ready))
+	default: // its status is old
+		u.d.Inspect = append(u.d.Inspect, key)
+		u.wakeAt(u.recorded.Now.Add(revisions.Confirming))
 	}
 	return p, true
 }

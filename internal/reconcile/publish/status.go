@@ -29,8 +29,9 @@ import (
 // Publisher publishes the status of pods. Its methods must not block for long.
 type Publisher interface {
 	// Publish publishes a pod with its status. A pod that is being terminated for good has a
-	// deletion timestamp. settled reports that the plan has no actions left for the pod.
-	Publish(p *v1.Pod, settled bool) error
+	// deletion timestamp. seen is when the pod was observed, which may be long ago while an action
+	// hangs; zero if it is not known. settled reports that the plan has no actions left for the pod.
+	Publish(p *v1.Pod, seen time.Time, settled bool) error
 	// Gone publishes that nothing is left of a pod.
 	Gone(key pod.Key) error
 }
@@ -128,7 +129,7 @@ func (u *Status) publishPod(s revision.State, seen pod.Observed, p plan.Plan, fa
 		explain(out.Status.ContainerStatuses, failure)
 	}
 	u.o.Order.Report(u.o.Key, !p.Again && pod.Arrived(out))
-	return u.o.Publisher.Publish(out, len(p.Actions) == 0)
+	return u.o.Publisher.Publish(out, seen.At, len(p.Actions) == 0)
 }
 
 func explain(all []v1.ContainerStatus, failure error) {
@@ -167,7 +168,7 @@ func (u *Status) publishLeaving(seen pod.Observed, p plan.Plan, failure error) e
 		out.Status.Message = failure.Error()
 	}
 	u.saveConditions(u.shown.UID, out.Status.Conditions)
-	return u.o.Publisher.Publish(out, false)
+	return u.o.Publisher.Publish(out, seen.At, false)
 }
 
 // asked returns when the first running instance was asked to exit, or now if none was: an earlier podrun

@@ -24,8 +24,8 @@ type Observed struct {
 	Unready time.Duration
 }
 
-// confirming is after what time a pod is inspected again.
-const confirming = time.Second
+// Confirming is after what time a pod is inspected again.
+const Confirming = time.Second
 
 // SettledAfter returns how long a pod must be ready to be healthy: at least minReady, and Settled if a container has no
 // readiness probe.
@@ -58,7 +58,7 @@ func HealthOf(o Observed, settled time.Duration) Health {
 	case o.Ready < settled:
 		return Health{Reason: reason, Wait: settled - o.Ready}
 	case o.Shown < settled: // its status may be old: what ends is not published before it is acted on
-		return Health{Reason: reason, Wait: confirming, Unsure: true}
+		return Health{Reason: reason, Wait: Confirming, Unsure: true}
 	}
 	return Health{State: Well}
 }
