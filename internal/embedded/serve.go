@@ -13,12 +13,14 @@ import (
 
 	"github.com/containerd/containerd/v2/cmd/containerd/server"
 	srvconfig "github.com/containerd/containerd/v2/cmd/containerd/server/config"
+	"github.com/containerd/containerd/v2/core/diff"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/version"
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/image/decompress"
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -159,6 +161,7 @@ func startContainerd(ctx context.Context, o Options, snapshotter string) (stop f
 		return nil, fmt.Errorf("unmounting an earlier run's temporary mounts: %w", err)
 	}
 	limitTransfers()
+	diff.RegisterProcessor(decompress.Layers) // later ones come first
 	// Not ctx: requests must not fail before stop because ctx has ended.
 	srv, err := server.New(context.WithoutCancel(ctx), cfg)
 	if err != nil {

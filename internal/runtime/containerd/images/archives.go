@@ -12,11 +12,11 @@ import (
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	imagearchive "github.com/containerd/containerd/v2/core/images/archive"
-	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"podrun.io/podrun/internal/image/decompress"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images/fetched"
 	"podrun.io/podrun/internal/runtime/containerd/images/unpacked"
@@ -36,7 +36,7 @@ type Archives struct {
 // images of the archive are still loaded.
 func (a *Archives) Load(ctx context.Context, archive io.Reader) ([]string, error) {
 	ctx = a.client.Context(ctx)
-	plain, err := compression.DecompressStream(archive)
+	plain, err := decompress.Stream(archive)
 	if err != nil {
 		return nil, fmt.Errorf("reading the archive: %w", err)
 	}
