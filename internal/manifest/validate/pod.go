@@ -96,11 +96,9 @@ func validateMeta(p *v1.Pod, full string, path *field.Path) field.ErrorList {
 		return append(errs, field.Invalid(path.Child("name"), p.Name,
 			fmt.Sprintf("with the node's name it is %q, and %s", full, strings.Join(bad, "; "))))
 	}
-	// The log directory of the pod is named <namespace>_<name>_<uid>.
-	length := len(p.Namespace) + len(full) + 2 + 2*16
-	if p.UID != "" {
-		length += len(p.UID) - 2*16
-	}
+	// The log directory of the pod is named <namespace>_<name>_<uid>. Other files' names, such as that of its status,
+	// have no UID, but more in its place than a short one has.
+	length := len(p.Namespace) + len(full) + 2 + max(2*16, len(p.UID))
 	if uidOK && length > maxFileName {
 		errs = append(errs, field.Invalid(path.Child("name"), p.Name, fmt.Sprintf(
 			"with namespace, node and UID it makes a file name of %d characters; the maximum is %d",
