@@ -18,6 +18,7 @@ import (
 
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
@@ -107,6 +108,41 @@ func TestSilentRegistry(t *testing.T) {
 	}
 	if _, err := s.DropFetched(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSignaturesAreNotShown checks that an error does not show the signature of the URL that a registry has redirected
+// to, with which others could read the image.
+func TestSignaturesAreNotShown(t *testing.T) {
+	for _, who := range []string{"containerd", "podrun"} {
+		t.Run(who, func(t *testing.T) {
+			d := daemontest.Embedded(t)
+			o := options(t, d)
+			o.HostsDir = filepath.Join(t.TempDir(), "hosts")
+			if who == "podrun" { // which has settings that containerd does not have
+				if err := os.MkdirAll(filepath.Join(o.HostsDir, "images.example"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := connectWith(t, d, "", o)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				if q.URL.RawQuery == "" {
+					http.Redirect(w, q, q.URL.Path+"?X-Signature=f00d", http.StatusTemporaryRedirect)
+					return
+				}
+				w.WriteHeader(http.StatusForbidden)
+			}))
+			defer server.Close()
+			_, err := s.Pull(t.Context(), strings.TrimPrefix(server.URL, "http://")+"/team/image:1")
+			const want = "/v2/team/image/manifests/1?X-Signature=***: 403 Forbidden"
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "f00d") {
+				t.Error(err)
+			}
+			var permanent *runtime.PermanentError
+			if !errors.As(err, &permanent) || !strings.Contains(permanent.Fix, "credentials") {
+				t.Errorf("%#v", err)
+			}
+		})
 	}
 }
 

@@ -106,6 +106,7 @@ func (p *Puller) obtain(
 ) (images.Image, error) {
 	if p.transfers() {
 		pulled, err := p.transfer(ctx, named, logins, meter)
+		err = registry.Masked(err)
 		if err == nil || ctx.Err() != nil || daemon.IsRefused(err) {
 			return pulled, err
 		}
@@ -123,7 +124,7 @@ func (p *Puller) obtain(
 		client.WithPullUnpack, client.WithPullSnapshotter(p.o.Client.Snapshotter),
 		client.WithDownloadLimiter(semaphore.NewWeighted(pullLayersAtOnce)))
 	if err != nil {
-		return images.Image{}, err
+		return images.Image{}, registry.Masked(err)
 	}
 	return pulled.Metadata(), nil
 }
