@@ -1,14 +1,16 @@
-// Package registryhosts makes the hosts of a registry for containerd's resolver, so that what a registry answers to a
-// request for a token has a size. It does not fetch images.
+// Package registryhosts makes the hosts of a registry for containerd's resolver, so that a registry's answers take a
+// bounded amount of memory. It does not fetch images.
 //
 // Begin reading at Bounded.
 package registryhosts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/containerd/v2/core/remotes/docker/config"
@@ -18,14 +20,16 @@ import (
 // resolver would decode an answer of any length in memory.
 const MaxToken = 1 << 20
 
-// Bounded returns the hosts that o configures. Their authorizers read at most MaxToken of an answer.
+// Bounded returns the hosts that o configures. Their authorizers read at most MaxToken of an answer, and their other
+// answers are encoded once at most, by gzip or deflate.
 func Bounded(ctx context.Context, o config.HostOptions) docker.RegistryHosts {
 	configured := config.ConfigureHosts(ctx, o)
 	return func(name string) ([]docker.RegistryHost, error) {
 		hosts, err := configured(name)
 		for i, host := range hosts {
-			client := *host.Client
-			client.Transport = bounded{client.Transport}
+			content, client := *host.Client, *host.Client
+			content.Transport, client.Transport = simple{content.Transport}, bounded{client.Transport}
+			hosts[i].Client = &content
 			options := []docker.AuthorizerOpt{docker.WithAuthClient(&client)}
 			if o.Credentials != nil {
 				options = append(options, docker.WithAuthCreds(o.Credentials))
@@ -37,6 +41,30 @@ func Bounded(ctx context.Context, o config.HostOptions) docker.RegistryHosts {
 		}
 		return hosts, err
 	}
+}
+
+// simple is a transport that refuses answers with an encoding other than gzip or deflate, or with several. To decode
+// zstd, containerd's resolver would take up to 1 GiB for a few KB, and the same again for each time that an answer says
+// that it is encoded.
+type simple struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (s simple) RoundTrip(q *http.Request) (*http.Response, error) {
+	const header = "Accept-Encoding"
+	if q.Header.Get(header) != "" {
+		q = q.Clone(q.Context())
+		q.Header.Set(header, "gzip, deflate;q=0.5")
+	}
+	answer, err := s.RoundTripper.RoundTrip(q)
+	if err != nil {
+		return nil, err
+	}
+	switch strings.ToLower(strings.TrimSpace(answer.Header.Get("Content-Encoding"))) {
+	case "", "identity", "gzip", "deflate":
+		return answer, nil
+	}
+	answer.Body.Close()
+	return nil, errors.New("the registry's answer has an encoding that it was not asked for")
 }
 
 // bounded is a transport whose answers cannot be read beyond MaxToken.

@@ -2,11 +2,14 @@ package pull_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,10 +19,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
+	"podrun.io/podrun/internal/runtime/containerd/images"
 )
 
 // silentRegistry has one image. It never sends its layers; asked gets a value for each request for one.
@@ -111,9 +116,8 @@ func TestSilentRegistry(t *testing.T) {
 	}
 }
 
-// TestSignaturesAreNotShown checks that an error does not show the signature of the URL that a registry has redirected
-// to, with which others could read the image.
-func TestSignaturesAreNotShown(t *testing.T) {
+// bothPull runs a test with pulls by containerd, and with pulls by podrun.
+func bothPull(t *testing.T, test func(t *testing.T, d daemontest.Daemon, s *images.Store)) {
 	for _, who := range []string{"containerd", "podrun"} {
 		t.Run(who, func(t *testing.T) {
 			d := daemontest.Embedded(t)
@@ -124,63 +128,115 @@ func TestSignaturesAreNotShown(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s := connectWith(t, d, "", o)
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-				if q.URL.RawQuery == "" {
-					http.Redirect(w, q, q.URL.Path+"?X-Signature=f00d", http.StatusTemporaryRedirect)
-					return
-				}
-				w.WriteHeader(http.StatusForbidden)
-			}))
-			defer server.Close()
-			_, err := s.Pull(t.Context(), strings.TrimPrefix(server.URL, "http://")+"/team/image:1")
-			const want = "/v2/team/image/manifests/1?X-Signature=***: 403 Forbidden"
-			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "f00d") {
-				t.Error(err)
-			}
-			var permanent *runtime.PermanentError
-			if !errors.As(err, &permanent) || !strings.Contains(permanent.Fix, "credentials") {
-				t.Errorf("%#v", err)
-			}
+			test(t, d, connectWith(t, d, "", o))
 		})
 	}
+}
+
+// TestSignaturesAreNotShown checks that an error does not show the signature of the URL that a registry has redirected
+// to, with which others could read the image.
+func TestSignaturesAreNotShown(t *testing.T) {
+	bothPull(t, func(t *testing.T, d daemontest.Daemon, s *images.Store) {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if q.URL.RawQuery == "" {
+				http.Redirect(w, q, q.URL.Path+"?X-Signature=f00d", http.StatusTemporaryRedirect)
+				return
+			}
+			w.WriteHeader(http.StatusForbidden)
+		}))
+		defer server.Close()
+		_, err := s.Pull(t.Context(), strings.TrimPrefix(server.URL, "http://")+"/team/image:1")
+		const want = "/v2/team/image/manifests/1?X-Signature=***: 403 Forbidden"
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "f00d") {
+			t.Error(err)
+		}
+		var permanent *runtime.PermanentError
+		if !errors.As(err, &permanent) || !strings.Contains(permanent.Fix, "credentials") {
+			t.Errorf("%#v", err)
+		}
+	})
 }
 
 // TestEndlessToken checks that neither containerd nor podrun reads an answer with a token of any length.
 func TestEndlessToken(t *testing.T) {
 	const most = 64 << 20 // with which both could be killed, but not the machine
-	for _, who := range []string{"containerd", "podrun"} {
-		t.Run(who, func(t *testing.T) {
-			d := daemontest.Embedded(t)
-			o := options(t, d)
-			o.HostsDir = filepath.Join(t.TempDir(), "hosts")
-			if who == "podrun" { // which has settings that containerd does not have
-				if err := os.MkdirAll(filepath.Join(o.HostsDir, "images.example"), 0o755); err != nil {
-					t.Fatal(err)
-				}
+	bothPull(t, func(t *testing.T, d daemontest.Daemon, s *images.Store) {
+		sent := make(chan int, 100)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if q.URL.Path != "/token" {
+				w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer realm=%q,service=hub", "http://"+q.Host+"/token"))
+				w.WriteHeader(http.StatusUnauthorized)
+				return
 			}
-			s := connectWith(t, d, "", o)
-			sent := make(chan int, 100)
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-				if q.URL.Path != "/token" {
-					w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer realm=%q,service=hub", "http://"+q.Host+"/token"))
-					w.WriteHeader(http.StatusUnauthorized)
-					return
-				}
-				text := []byte(`{"token":"` + strings.Repeat("x", 1<<20))
-				n, err := 0, error(nil)
-				for n < most && err == nil {
-					n += len(text)
-					_, err = w.Write(text)
-					text = bytes.Repeat([]byte("x"), 1<<20)
-				}
-				sent <- n
-			}))
-			defer server.Close()
-			text := failing(t, s, strings.TrimPrefix(server.URL, "http://")+"/team/busybox:1")
-			if n := <-sent; n >= most || !strings.Contains(text, "longer than 1048576 bytes") || len(text) > 1000 {
-				t.Errorf("%d bytes were read: %.1000s", n, text)
+			text := []byte(`{"token":"` + strings.Repeat("x", 1<<20))
+			n, err := 0, error(nil)
+			for n < most && err == nil {
+				n += len(text)
+				_, err = w.Write(text)
+				text = bytes.Repeat([]byte("x"), 1<<20)
 			}
-		})
+			sent <- n
+		}))
+		defer server.Close()
+		text := failing(t, s, strings.TrimPrefix(server.URL, "http://")+"/team/busybox:1")
+		if n := <-sent; n >= most || !strings.Contains(text, "longer than 1048576 bytes") || len(text) > 1000 {
+			t.Errorf("%d bytes were read: %.1000s", n, text)
+		}
+	})
+}
+
+// TestEncodings checks that answers are refused that a registry has encoded in a way that takes far more memory to decode
+// than they have bytes, or several times, and that it may compress them.
+func TestEncodings(t *testing.T) {
+	zipped := func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) }
+	packed := func(w io.Writer) io.WriteCloser {
+		z, err := zstd.NewWriter(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return z
 	}
+	bothPull(t, func(t *testing.T, d daemontest.Daemon, s *images.Store) {
+		h, _ := newHub(t, d, s)
+		encode := func(name string, with ...func(w io.Writer) io.WriteCloser) {
+			h.misbehave(func(w http.ResponseWriter, q *http.Request) bool {
+				if accepted := q.Header.Get("Accept-Encoding"); strings.Contains(accepted, "zstd") {
+					t.Errorf("it asks for %s", accepted)
+				}
+				answer := httptest.NewRecorder()
+				h.inner.ServeHTTP(answer, q)
+				maps.Copy(w.Header(), answer.Header())
+				if text := answer.Body.Bytes(); q.Method == http.MethodGet && len(text) > 0 {
+					for _, one := range with {
+						var out bytes.Buffer
+						z := one(&out)
+						_, err := z.Write(text)
+						if err := errors.Join(err, z.Close()); err != nil {
+							t.Error(err)
+						}
+						text = out.Bytes()
+					}
+					answer.Body = bytes.NewBuffer(text)
+					w.Header().Set("Content-Encoding", name)
+					w.Header().Set("Content-Length", fmt.Sprint(len(text)))
+				}
+				w.WriteHeader(answer.Code)
+				_, _ = w.Write(answer.Body.Bytes())
+				return true
+			})
+		}
+		const refused = "an encoding that it was not asked for"
+		encode("zstd", packed)
+		if got := failing(t, s, h.ref); !strings.Contains(got, refused) {
+			t.Errorf("zstd: %s", got)
+		}
+		encode("gzip, GZIP", zipped, zipped)
+		if got := failing(t, s, h.ref); !strings.Contains(got, refused) {
+			t.Errorf("gzip twice: %s", got)
+		}
+		encode("gzip", zipped)
+		if _, err := s.Pull(t.Context(), h.ref); err != nil {
+			t.Errorf("gzip: %v", err)
+		}
+	})
 }
