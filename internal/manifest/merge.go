@@ -98,8 +98,8 @@ func Merge(s Sources) Desired {
 		d.Pods[key] = used
 		for i, o := range definitions[key] {
 			p := o.pod
-			// The same origin means that two sources read one file: a directory and the file in it.
-			if i != at && OriginOf(p) != OriginOf(used) {
+			// It is no other one if two sources read one file: a directory and the file in it.
+			if i != at && (OriginOf(p) != OriginOf(used) || !workload.Same(p, used)) {
 				err := &DuplicateError{Key: key, Used: OriginOf(used), Not: OriginOf(p)}
 				d.Problems = append(d.Problems, Problem{Origin: OriginOf(p), Key: key, Err: err})
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
@@ -179,6 +180,38 @@ func TestWorkloadsTwice(t *testing.T) {
 				t.Errorf("pods %q, problems %q", got, problems)
 			}
 		})
+	}
+}
+
+// TestTryOfAnotherPodsName: that a try of a Job has the name of another pod of the same file shows only when it is its
+// turn. The Job would wait without a word otherwise.
+func TestTryOfAnotherPodsName(t *testing.T) {
+	t.Parallel()
+	const job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: web}\nspec:\n  template:\n" +
+		"    spec: {restartPolicy: Never, containers: [{name: c, image: 'i:1'}]}\n"
+	files := map[string]string{"/m/a.yaml": job + "---\n" + podText("web-1", "i:1")}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	first := merged(t, workload.Recorded{Now: now}, files)
+	if got := podNames(first); got != "web-0-node1 web-1-node1" || len(first.Problems) > 0 {
+		t.Fatalf("pods %q, problems %v", got, first.Problems)
+	}
+	key := pod.Key{Namespace: "default", Name: "web-0-node1"}
+	failed := first.Pods[key].DeepCopy()
+	failed.Status.Phase = v1.PodFailed
+	d := first
+	for range 2 { // the failure is seen, and the back-off has passed
+		now = now.Add(time.Hour)
+		d = merged(t, workload.Recorded{
+			Histories: workload.Histories{Jobs: d.Jobs}, Exists: map[pod.Key]string{key: "Job/web"},
+			Pods: map[pod.Key]jobs.Observed{key: {Run: workload.RunOf(failed), Pod: failed, Ended: true}}, Now: now,
+		}, files)
+	}
+	if len(d.Problems) != 1 || d.Problems[0].Err.Error() !=
+		"/m/a.yaml: pod default/web-1-node1 is also in /m/a.yaml, which is used" {
+		t.Errorf("pods %q, problems %v", podNames(d), d.Problems)
+	}
+	if _, of := workload.Of(d.Pods[pod.Key{Namespace: "default", Name: "web-1-node1"}]); of {
+		t.Error("the Job has the other pod")
 	}
 }
 

@@ -309,3 +309,10 @@ func Of(p *v1.Pod) (ID, bool) {
 	kind, name, ok := strings.Cut(p.Annotations[Annotation], "/")
 	return ID{Kind: Kind(kind), Key: pod.Key{Namespace: p.Namespace, Name: name}}, ok
 }
+
+// Same reports whether two pods belong to the same workload, or both to none.
+func Same(p, other *v1.Pod) bool {
+	a, _ := Of(p)
+	b, _ := Of(other)
+	return a == b
+}
