@@ -59,8 +59,14 @@ func (r Rollout) Apply(d *manifest.Desired, recorded workload.Recorded, before m
 			})
 		}
 	}
+	there := map[string]int{}
+	for _, p := range before {
+		if group, surge := pod.PortGroup(p); surge {
+			there[group]++
+		}
+	}
 	for _, u := range all {
-		u.d, u.recorded, u.before = d, recorded, before
+		u.d, u.recorded, u.before, u.there = d, recorded, before, there
 		if u.begin(sharesPorts) {
 			u.apply()
 		}
@@ -92,7 +98,8 @@ type update struct {
 	d        *manifest.Desired
 	recorded workload.Recorded
 	before   map[pod.Key]*v1.Pod
-	group    string // pod.PortGroup of all of its pods
+	group    string         // pod.PortGroup of all of its pods
+	there    map[string]int // how many pods beyond the replicas each group has
 }
 
 // begin reports whether all pods are there to be updated, and completes u.
@@ -122,14 +129,15 @@ func (u *update) first() *v1.Pod { return u.d.Pods[u.replicas[0]] }
 // others as the strategy allows.
 func (u *update) extra() []pod.Key {
 	var all []pod.Key
-	free := u.strategy.Surge
-	for i := len(u.replicas); i < len(u.replicas)+workload.MaxReplicas; i++ {
+	free, more := u.strategy.Surge, u.there[u.group]
+	for i := len(u.replicas); (free > 0 || more > 0) && i < len(u.replicas)+workload.MaxReplicas; i++ {
 		key := u.key(i)
 		was := u.before[key]
 		switch {
 		case u.d.Pods[key] != nil: // another manifest's
 		case was != nil && was.Annotations[pod.AnnotationSurge] != "" && u.owns(was):
 			all = append(all, key)
+			more--
 		case was == nil && u.recorded.Exists[key] == "" && free > 0:
 			all = append(all, key)
 			free--
@@ -158,7 +166,10 @@ func (u *update) apply() {
 		replicas = append(replicas, p)
 	}
 	for _, key := range u.beyond {
-		p, _ := u.observed(key, u.surge(key))
+		p := rollouts.Pod{}
+		if u.before[key] != nil {
+			p, _ = u.observed(key, u.surge(key))
+		}
 		beyond = append(beyond, p)
 	}
 	chosen, extra := rollouts.Decide(replicas, beyond, u.strategy)
