@@ -34,20 +34,20 @@ type (
 		RestartGeneration int
 		Why               string
 	}
-	// RunPreStop starts an instance's preStop hook, and with it the grace period. WholePod says that all of the pod
-	// is terminated.
+	// RunPreStop starts an instance's preStop hook, and with it the grace period. Yields says that all of the pod is
+	// terminated and does not start again by itself, so that another pod may have its host ports.
 	RunPreStop struct {
 		ID, Container string
 		Grace         time.Duration
 		Why           string
-		WholePod      bool
+		Yields        bool
 	}
-	// Terminate sends an instance its stop signal. WholePod says that all of the pod is terminated.
+	// Terminate sends an instance its stop signal. Yields is that of RunPreStop.
 	Terminate struct {
 		ID, Container string
 		Grace         time.Duration
 		Why           string
-		WholePod      bool
+		Yields        bool
 	}
 	// Kill sends an instance SIGKILL.
 	Kill struct{ ID, Container, Why string }

@@ -25,7 +25,9 @@ func ensureSandbox(plan *Plan, r revision) (pod.Sandbox, bool) {
 	}
 	all := pod.AllContainers(r.Pod)
 	plan.wait(NotYet(r.Pod), all...)
-	if newTerminator(plan, r.Input).pod(r.mine, "sandbox lost") {
+	terminator := newTerminator(plan, r.Input)
+	terminator.goesOn = true
+	if terminator.pod(r.mine, "sandbox lost") {
 		return pod.Sandbox{}, false
 	}
 	removeLostSandboxes(plan, r.Input, r.mine.Sandboxes)

@@ -18,6 +18,7 @@ type terminator struct {
 	now      time.Time
 	wholePod bool // a whole revision is terminated
 	evicted  bool // because it is evicted
+	goesOn   bool // it starts again by itself, unchanged
 }
 
 func newTerminator(plan *Plan, in Input) terminator {
@@ -59,7 +60,7 @@ func (t terminator) pod(o pod.Observed, why string) (alive bool) {
 		case preStopDue(c, s):
 			// Only the stop signal waits for the order of the sidecars; preStop hooks run at once.
 			hook, _ := Grace(t.grace(c))
-			t.plan.add(RunPreStop{ID: c.ID, Container: c.Name, Grace: hook, Why: why, WholePod: t.wholePod})
+			t.plan.add(RunPreStop{ID: c.ID, Container: c.Name, Grace: hook, Why: why, Yields: t.wholePod && !t.goesOn})
 		}
 	}
 	return alive
@@ -77,14 +78,14 @@ func (t terminator) instance(c pod.Container, g Termination, why string) {
 	case !s.Killed.IsZero() || t.limits.atOnce():
 		t.kill(c, why)
 	case preStopDue(c, s) && hook > 0:
-		t.plan.add(RunPreStop{ID: c.ID, Container: c.Name, Grace: hook, Why: why, WholePod: t.wholePod})
+		t.plan.add(RunPreStop{ID: c.ID, Container: c.Name, Grace: hook, Why: why, Yields: t.wholePod && !t.goesOn})
 		t.plan.wakeIn(hook)
 	case !s.Asked.IsZero() && s.Signalled.IsZero() && c.PreStop && s.Hooked.IsZero() && hook > 0:
 		t.plan.wakeIn(hook) // the hook is still running
 	case s.Asked.IsZero() || s.Signalled.IsZero():
 		// If the grace period has begun, podrun may have been killed while it sent the stop signal:
 		// whether the signal was delivered is unknown, so it is sent again.
-		t.plan.add(Terminate{ID: c.ID, Container: c.Name, Grace: kill, Why: why, WholePod: t.wholePod})
+		t.plan.add(Terminate{ID: c.ID, Container: c.Name, Grace: kill, Why: why, Yields: t.wholePod && !t.goesOn})
 		t.plan.wakeIn(kill)
 	case kill > 0:
 		t.plan.wakeIn(kill)

@@ -34,6 +34,8 @@ type Record struct {
 	// Pod is the pod, as namespace/name. A new revision of a pod takes over the ports of the old
 	// one, which has ended.
 	Pod string `json:"pod"`
+	// UID is the pod's, which tells its revisions apart. Records of an older podrun have none.
+	UID string `json:"uid,omitempty"`
 	// Addr is the pod's IPv4 address that the ports are forwarded to. It is not set if podrun's
 	// bridge forwards nothing, as with host networking.
 	Addr netip.Addr `json:"addr,omitzero"`
@@ -71,7 +73,7 @@ func (c Record) leads(other Record) bool {
 // RecordOf returns the record of p's host ports, before p has an address.
 func RecordOf(p *v1.Pod) Record {
 	group, surge := pod.PortGroup(p)
-	return Record{Pod: pod.KeyOf(p).String(), Ports: pod.HostPorts(p), Group: group, Surge: surge}
+	return Record{Pod: pod.KeyOf(p).String(), UID: string(p.UID), Ports: pod.HostPorts(p), Group: group, Surge: surge}
 }
 
 // PortInUseError reports that another pod or a process of the machine has a host port. It may be
@@ -142,6 +144,14 @@ func (t *Ports) Reserve(id string, c Record) error {
 			}
 		}
 	}
+	// A former revision that had ended by itself, so that nobody ended it, has not yielded yet; this one may need time.
+	for other, h := range held {
+		if other != id && h.Pod == c.Pod && h.UID != c.UID && h.UID != "" {
+			if err := t.yield(other, held); err != nil {
+				return err
+			}
+		}
+	}
 	if err := t.takeOver(id, c, held); err != nil {
 		return err
 	}
@@ -167,20 +177,24 @@ func (t *Ports) write(id string, c Record) error {
 	return sys.WriteFile(filepath.Join(t.records.Path, records.PortDir, id), text, 0o600)
 }
 
-// sequence returns the sequence of a new record: after that of the pod's former one, and before those of the pods that
-// have the ports already.
+// sequence returns the sequence of a new record: that of the pod's former one or, without one, the least. A pod that is
+// there for the update alone comes after the one that it is there for, whichever of them starts first, until that one
+// yields. Then it comes before it, also if that one begins anew.
 func sequence(id string, c Record, held map[string]Record) int {
-	n := 1
 	for other, h := range held {
-		switch {
-		case other == id || h.Pod == c.Pod:
+		if other == id || h.Pod == c.Pod {
 			return h.Sequence
-		case c.shares(h):
-			n = 0
 		}
 	}
-	return n
+	if c.Surge {
+		return 0
+	}
+	return leastSequence
 }
+
+// leastSequence is that of a pod that is not there for an update alone, and less than that of one which was given its
+// ports.
+const leastSequence = 1
 
 // Yield gives id's ports to another pod of its group that shares them, if there is one: connections to them are then
 // that pod's. Existing TCP connections stay where they are. The caller holds the lock.
@@ -189,23 +203,33 @@ func (t *Ports) Yield(id string) error {
 	if err != nil {
 		return err
 	}
-	mine, next := held[id], ""
+	return t.yield(id, held)
+}
+
+func (t *Ports) yield(id string, held map[string]Record) error {
+	mine, next := held[id], successor(id, held)
+	if next == "" || held[next].Sequence > mine.Sequence {
+		return nil
+	}
+	c := held[next]
+	c.Sequence = max(mine.Sequence, leastSequence) + 1
+	if err := t.write(next, c); err != nil {
+		return err
+	}
+	held[next] = c
+	return t.publish(held, next)
+}
+
+// successor returns which pod has the ports that id shares when id has them no more; "" if there is none.
+func successor(id string, held map[string]Record) (next string) {
+	mine := held[id]
 	for _, other := range slices.Sorted(maps.Keys(held)) {
 		if h := held[other]; other != id && h.Pod != mine.Pod && mine.shares(h) &&
 			(next == "" || h.Sequence > held[next].Sequence) {
 			next = other
 		}
 	}
-	if next == "" || held[next].Sequence > mine.Sequence {
-		return nil
-	}
-	c := held[next]
-	c.Sequence = mine.Sequence + 1
-	if err := t.write(next, c); err != nil {
-		return err
-	}
-	held[next] = c
-	return t.publish(held, next)
+	return next
 }
 
 // Has reports that id has host ports. It needs no lock.

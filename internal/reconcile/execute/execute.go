@@ -208,7 +208,7 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 		return e.failures.Keep(s.Pod, a.Container, runtime.ReasonCreate, err)
 	case plan.RunPreStop:
 		stopping(a.Container, a.Why)
-		if a.WholePod {
+		if a.Yields {
 			e.remover.yieldPorts(ctx, seen, a.ID)
 		}
 		return e.life.Hooks.PreStop(ctx, *s, seen, a)
@@ -230,7 +230,7 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 	case plan.Terminate:
 		if e.life.Instances.Signalled()[a.ID].Asked.IsZero() { // else recorded when its preStop hook started
 			stopping(a.Container, a.Why)
-			if a.WholePod {
+			if a.Yields {
 				e.remover.yieldPorts(ctx, seen, a.ID)
 			}
 		}
