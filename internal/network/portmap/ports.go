@@ -265,9 +265,15 @@ func (t *Ports) Release(id string) error {
 	if err != nil {
 		return err
 	}
+	next := successor(id, held)
 	delete(held, id)
 	if err := t.publish(held, ""); err != nil {
 		return err
+	}
+	if next != "" { // it may have them from now on
+		if err := forgetFlows(forwardings(held[next])); err != nil {
+			return err
+		}
 	}
 	if err := os.Remove(file); err != nil {
 		return err
