@@ -81,3 +81,31 @@ func TestPodsFitTheMachine(t *testing.T) {
 		}
 	})
 }
+
+// TestRevisionNeedsMore: a new revision that no longer fits into the machine waits until it does, also when podrun is
+// started again meanwhile.
+func TestRevisionNeedsMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt, machine("500Mi"))
+		other, more := asking("p", "300Mi"), asking("q", "300Mi")
+		more.UID, more.Spec.Containers[0].Command = "u-more", []string{"other"}
+		h.want(other, asking("q", "100Mi"))
+		after(time.Second)
+		for range 2 {
+			h.want(other, more)
+			after(time.Minute)
+			if living, reason := h.living(), h.board.get("q").Status.Reason; living != "u-p-a-0" || reason != "OutOfmemory" {
+				t.Errorf("%s runs, the other one is %q", living, reason)
+			}
+			h.stop()
+			h = start(t, rt, machine("500Mi"))
+		}
+		defer h.stop()
+		h.want(more)
+		after(time.Minute)
+		if living := h.living(); living != "u-more-a-0" {
+			t.Errorf("%s runs", living)
+		}
+	})
+}

@@ -21,7 +21,7 @@ func (w *worker) input(seen pod.Observed, requests []pod.RestartRequest) plan.In
 		Since:      since,
 		Limits:     w.graceLimits(seen),
 		Node:       w.o.Node,
-		Used:       w.used(),
+		Used:       w.used(seen),
 		NodeLabels: w.o.NodeLabels,
 		Pod:        w.state.Pod,
 		Resized:    w.state.Resized,
@@ -87,27 +87,38 @@ func (w *worker) since(p *v1.Pod) time.Time {
 	return w.life.Instances.Since(p.UID, since)
 }
 
-// reserve records whether the worker's pod is on the machine: it is as long as it has a sandbox, or
-// an instance that runs or whose state is unknown.
+// reserve records whether the worker's pod is on the machine.
 func (w *worker) reserve(seen pod.Observed) {
-	there := len(seen.Sandboxes) > 0
-	for _, c := range seen.Containers {
-		there = there || c.State == pod.Running || c.State == pod.Unknown
-	}
 	switch {
-	case !there:
+	case !isThere(seen):
 		w.shared.resources.Release(w.key)
-	case w.state.Pod != nil:
+	case w.isReserved(seen):
 		w.shared.resources.Hold(w.key, plan.Requests(w.state.Pod))
-	} // a pod that is being terminated keeps its reservation
+	} // a pod that is being terminated, or a former revision of it, keeps its reservation
+}
+
+// isThere reports that something is on the machine: a sandbox, or an instance that runs or whose state is unknown.
+func isThere(seen pod.Observed) bool {
+	return len(seen.Sandboxes) > 0 || slices.ContainsFunc(seen.Containers, func(c pod.Container) bool {
+		return c.State == pod.Running || c.State == pod.Unknown
+	})
+}
+
+// isReserved reports that the wanted revision is on the machine, and so has its reservation.
+func (w *worker) isReserved(seen pod.Observed) bool {
+	if w.state.Pod == nil {
+		return false
+	}
+	mine, _ := seen.Split(w.state.Pod.UID)
+	return isThere(mine)
 }
 
 // used returns what other pods have requested, if the worker's pod needs resources.
-func (w *worker) used() v1.ResourceList {
+func (w *worker) used(seen pod.Observed) v1.ResourceList {
 	if w.state.Pod == nil || w.state.Resized == nil && len(plan.Requests(w.state.Pod)) == 0 {
 		return nil
 	}
-	return w.shared.resources.Used(w.key, w.mailbox, w.state.Resized != nil)
+	return w.shared.resources.Used(w.key, w.mailbox, w.state.Resized != nil || !w.isReserved(seen))
 }
 
 // after returns the pods that the worker's pod still has to wait for.
