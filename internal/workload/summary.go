@@ -69,7 +69,7 @@ func SetStatus(o runtime.Object, s Summary) {
 	case *appsv1.Deployment:
 		o.Status = appsv1.DeploymentStatus{
 			Replicas: s.Current, UpdatedReplicas: s.Updated, ReadyReplicas: s.Ready,
-			AvailableReplicas: s.Available, UnavailableReplicas: max(s.Desired-s.Available, 0),
+			AvailableReplicas: s.Available, UnavailableReplicas: max(s.Desired, s.Current) - s.Available,
 			Conditions: []appsv1.DeploymentCondition{Available(o, s)},
 		}
 	case *appsv1.ReplicaSet:
