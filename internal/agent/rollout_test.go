@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -202,4 +203,30 @@ func TestRollingUpdateOfADaemonSet(t *testing.T) {
 		s.show(8*time.Second, "web-1=v:3* web=v:3*")
 		s.show(20*time.Second, "web=v:3*")
 	})
+}
+
+// TestRollingUpdateBesideAnotherPod: a pod that is defined elsewhere, and used, is none of the Deployment's; the others
+// are updated one after the other all the same.
+func TestRollingUpdateBesideAnotherPod(t *testing.T) {
+	for name, want := range map[string][]string{
+		"web-0": {"web-0=v:3* web-1=v:1* web-2=v:2*", "web-0=v:3* web-1=v:2*"},
+		"web-1": {"web-0=v:1* web-1=v:3* web-2=v:2*", "web-0=v:2* web-1=v:3*"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rollingTest(t, func(s *served, _ *fake.Runtime) {
+				put := func(image string) { s.put(withoutPorts(rolling(2, image, ""))) }
+				other := "{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}, spec: {containers: [{name: c, image: 'v:3'}]}}"
+				if err := os.WriteFile(filepath.Join(filepath.Dir(s.file), "a.yaml"), []byte(other), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				put("v:1")
+				s.start()
+				time.Sleep(time.Minute)
+				put("v:2")
+				for i, d := range []time.Duration{8 * time.Second, time.Minute} {
+					s.show(d, want[i])
+				}
+			})
+		})
+	}
 }

@@ -40,13 +40,17 @@ func (r Rollout) Apply(d *manifest.Desired, recorded workload.Recorded, before m
 		if strategy, rolling := w.Rolling(); rolling && w.Replicas > 0 {
 			u := &update{id: w.ID, strategy: strategy, key: func(i int) pod.Key { return w.PodKey(w.Start + i) }}
 			for i := range w.Replicas {
-				u.replicas = append(u.replicas, u.key(i))
+				if key := u.key(i); isOf(d.Pods[key], w.ID) {
+					u.replicas = append(u.replicas, key)
+				}
 			}
-			switch first := d.Pods[u.replicas[0]]; {
+			switch {
+			case len(u.replicas) == 0:
+				continue
 			case w.Kind == workload.StatefulSet:
 				slices.Reverse(u.replicas)
-			case w.Kind == workload.DaemonSet && first != nil:
-				u.key = func(i int) pod.Key { return numbered(first, i) }
+			case w.Kind == workload.DaemonSet:
+				u.key = func(i int) pod.Key { return numbered(d.Pods[u.replicas[0]], i) }
 			}
 			all = append(all, u)
 		}
@@ -67,10 +71,18 @@ func (r Rollout) Apply(d *manifest.Desired, recorded workload.Recorded, before m
 	}
 	for _, u := range all {
 		u.d, u.recorded, u.before, u.there = d, recorded, before, there
-		if u.begin(sharesPorts) {
-			u.apply()
-		}
+		u.begin(sharesPorts)
+		u.apply()
 	}
+}
+
+// isOf reports that p is a pod of a workload, and not one of the same name that is defined elsewhere and used instead.
+func isOf(p *v1.Pod, id workload.ID) bool {
+	if p == nil {
+		return false
+	}
+	of, is := workload.Of(p)
+	return is && of == id
 }
 
 // numbered returns the key of a pod beyond p, with a number in its name before that of the node.
@@ -102,13 +114,8 @@ type update struct {
 	there    map[string]int // how many pods beyond the replicas each group has
 }
 
-// begin reports whether all pods are there to be updated, and completes u.
-func (u *update) begin(sharesPorts bool) bool {
-	for _, key := range u.replicas {
-		if u.d.Pods[key] == nil {
-			return false // it waits, or is defined elsewhere too
-		}
-	}
+// begin completes u.
+func (u *update) begin(sharesPorts bool) {
 	first := u.first()
 	u.group, _ = pod.PortGroup(first)
 	if pod.RunsAlone(first, sharesPorts) != "" {
@@ -119,7 +126,6 @@ func (u *update) begin(sharesPorts bool) bool {
 		u.strategy.MinReady = revisions.SettledAfter(first, u.strategy.MinReady)
 	}
 	u.beyond = u.extra()
-	return true
 }
 
 // first returns a pod of the template that is wanted.
