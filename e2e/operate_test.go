@@ -229,6 +229,7 @@ func TestExamples(t *testing.T) {
 		text, err := os.ReadFile(example)
 		must(t, err)
 		fit := strings.ReplaceAll(string(text), "/var/lib/podrun-example", n.path("example"))
+		fit = strings.ReplaceAll(fit, "hostPort: 8080", "hostPort: "+freePort(t))
 		if filepath.Base(example) != "sidecar.yaml" { // its tail looks every second, and has to show the end
 			// busybox as a first process heeds no TERM
 			fit = strings.ReplaceAll(fit, "terminationGracePeriodSeconds: 5", "terminationGracePeriodSeconds: 0")
@@ -236,7 +237,7 @@ func TestExamples(t *testing.T) {
 		n.write(filepath.Base(example), fit)
 	}
 	n.serve()
-	services := []string{"web", "db", "app", "private"}
+	services := []string{"web", "db", "app", "private", "deployment/shop"}
 	n.ok(append([]string{"wait", "--for=condition=Ready", "--timeout=5m"}, services...)...)
 	n.ok("wait", "--for=condition=Ready", "--timeout=5m", "-n", "kube-system", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 	n.ok("wait", "--for=phase=Succeeded", "--timeout=5m", "prepare", "report")
@@ -247,7 +248,7 @@ func TestExamples(t *testing.T) {
 	if got := n.ok("logs", "app"); got == "" {
 		t.Error("the application has not heard of the database")
 	}
-	if got := n.ok("get", "pods", "-A"); strings.Contains(got, "Error") || len(n.pods()) < 11 { // more while one of nightly.yaml runs
+	if got := n.ok("get", "pods", "-A"); strings.Contains(got, "Error") || len(n.pods()) < 12 { // more while one of nightly.yaml runs
 		t.Errorf("get:\n%s", got)
 	}
 }
