@@ -264,7 +264,7 @@ func (problem Problem) Keeps(p *v1.Pod) bool {
 // keysOf returns the keys by which a problem can concern p: its own and, if it is the pod of a workload, that of the
 // workload's template, or that of the pod that it is there for.
 func keysOf(p *v1.Pod) []pod.Key {
-	group, _ := pod.PortGroup(p)
+	group, _ := pod.UpdateGroup(p)
 	name, suffix := group[strings.LastIndexByte(group, '/')+1:], "-"+p.Spec.NodeName
 	if !strings.HasSuffix(p.Name, suffix) || strings.Contains(group, "/Pod/") {
 		suffix = ""

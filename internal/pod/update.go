@@ -18,9 +18,9 @@ const (
 	AnnotationSurge = "podrun.io/surge"
 )
 
-// PortGroup returns what pods have in common of which one may have the other's host ports while they are updated, and
-// whether p is there for the update alone.
-func PortGroup(p *v1.Pod) (group string, surge bool) {
+// UpdateGroup returns what pods have in common that belong to one update, of which one may have the other's host ports
+// meanwhile, and whether p is there for the update alone.
+func UpdateGroup(p *v1.Pod) (group string, surge bool) {
 	of := p.Annotations[AnnotationSurge]
 	if surge = of != ""; !surge {
 		of = p.Annotations[AnnotationWorkload]

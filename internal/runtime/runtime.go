@@ -62,7 +62,7 @@ type Sandboxes interface {
 	// ports. Host ports of other revisions of the same pod are taken over.
 	CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error
 	// YieldPorts gives the host ports of a sandbox whose pod is being terminated to that of another pod with which
-	// it shares them (pod.PortGroup), if there is one: new connections are that pod's from then on.
+	// it shares them (pod.UpdateGroup), if there is one: new connections are that pod's from then on.
 	YieldPorts(ctx context.Context, id string) error
 	// RemoveSandbox releases everything that the sandbox held, including its addresses.
 	RemoveSandbox(ctx context.Context, id string) error

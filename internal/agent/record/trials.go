@@ -19,7 +19,7 @@ type trials struct {
 	histories map[workload.ID]*revisions.History
 	began     map[workload.ID]trial
 	seen      map[pod.Key]watched
-	// updating are the groups (pod.PortGroup) of pods of which pods of several templates are desired.
+	// updating are the groups (pod.UpdateGroup) of pods of which pods of several templates are desired.
 	updating map[string]bool
 	// undo asks to go back from revisions. It may be nil.
 	undo *owner.UndoRequests
@@ -143,7 +143,7 @@ func updating(pods map[pod.Key]*v1.Pod) map[string]bool {
 		if !rolls(p) {
 			continue
 		}
-		group, surge := pod.PortGroup(p)
+		group, surge := pod.UpdateGroup(p)
 		other := templates[group]
 		templates[group] = p
 		if surge || other != nil && rollback.IDOf(other) != rollback.IDOf(p) {
@@ -194,7 +194,7 @@ func (r *Record) try(p *v1.Pod, at time.Time) {
 		now.unready = now.shown
 	}
 	r.seen[key] = now
-	group, _ := pod.PortGroup(p)
+	group, _ := pod.UpdateGroup(p)
 	if t := r.began[id]; !now.ready.IsZero() && r.updating[group] && t.revision == rollback.IDOf(p) && !t.ready[key] {
 		t.at, t.ready[key] = time.Now(), true
 		r.began[id] = t

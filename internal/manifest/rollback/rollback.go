@@ -176,12 +176,12 @@ func (s *subject) health(id string) revisions.Health {
 // beyond returns the keys of the pods of the revision that there are for the update alone.
 func (s *subject) beyond(id string) []pod.Key {
 	var all []pod.Key
-	group, _ := pod.PortGroup(s.d.Pods[s.keys[0]])
+	group, _ := pod.UpdateGroup(s.d.Pods[s.keys[0]])
 	for key, seen := range s.recorded.Running {
 		if seen.Pod == nil || IDOf(seen.Pod) != id {
 			continue
 		}
-		if of, surge := pod.PortGroup(seen.Pod); surge && of == group {
+		if of, surge := pod.UpdateGroup(seen.Pod); surge && of == group {
 			all = append(all, key)
 		}
 	}

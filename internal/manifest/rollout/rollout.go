@@ -65,7 +65,7 @@ func (r Rollout) Apply(d *manifest.Desired, recorded workload.Recorded, before m
 	}
 	there := map[string]int{}
 	for _, p := range before {
-		if group, surge := pod.PortGroup(p); surge {
+		if group, surge := pod.UpdateGroup(p); surge {
 			there[group]++
 		}
 	}
@@ -110,14 +110,14 @@ type update struct {
 	d        *manifest.Desired
 	recorded workload.Recorded
 	before   map[pod.Key]*v1.Pod
-	group    string         // pod.PortGroup of all of its pods
+	group    string         // pod.UpdateGroup of all of its pods
 	there    map[string]int // how many pods beyond the replicas each group has
 }
 
 // begin completes u.
 func (u *update) begin(sharesPorts bool) {
 	first := u.first()
-	u.group, _ = pod.PortGroup(first)
+	u.group, _ = pod.UpdateGroup(first)
 	if pod.RunsAlone(first, sharesPorts) != "" {
 		u.strategy.Surge, u.strategy.Unavailable = 0, max(u.strategy.Unavailable, 1)
 	}
@@ -153,7 +153,7 @@ func (u *update) extra() []pod.Key {
 }
 
 func (u *update) owns(p *v1.Pod) bool {
-	group, _ := pod.PortGroup(p)
+	group, _ := pod.UpdateGroup(p)
 	return group == u.group
 }
 

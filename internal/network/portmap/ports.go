@@ -45,7 +45,7 @@ type Record struct {
 	// not exist any more.
 	Boot  string         `json:"boot"`
 	Ports []pod.HostPort `json:"ports"`
-	// Group is what pods have in common that may share ports while they are updated (pod.PortGroup), and Surge says
+	// Group is what pods have in common that may share ports while they are updated (pod.UpdateGroup), and Surge says
 	// that the pod is there for the update alone. Of those that share ports the one with the highest Sequence has
 	// them.
 	Group    string `json:"group,omitempty"`
@@ -72,7 +72,7 @@ func (c Record) leads(other Record) bool {
 
 // RecordOf returns the record of p's host ports, before p has an address.
 func RecordOf(p *v1.Pod) Record {
-	group, surge := pod.PortGroup(p)
+	group, surge := pod.UpdateGroup(p)
 	return Record{Pod: pod.KeyOf(p).String(), UID: string(p.UID), Ports: pod.HostPorts(p), Group: group, Surge: surge}
 }
 

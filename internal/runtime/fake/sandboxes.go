@@ -26,7 +26,7 @@ func (r Driver) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (po
 	if err := r.holdPorts(s.ID, p); err != nil {
 		return s, err
 	}
-	group, surge := pod.PortGroup(p)
+	group, surge := pod.UpdateGroup(p)
 	r.sandboxes[s.ID] = &sandbox{
 		key: pod.KeyOf(p), ports: pod.HostPorts(p), group: group, surge: surge, whole: true,
 	}
@@ -40,7 +40,7 @@ func (r Driver) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (po
 
 // holdPorts returns an error for host ports that the sandbox of another pod uses.
 func (r Driver) holdPorts(id string, p *v1.Pod) error {
-	group, surge := pod.PortGroup(p)
+	group, surge := pod.UpdateGroup(p)
 	for _, s := range r.sandboxes {
 		if s.key == pod.KeyOf(p) || s.group == group && (s.surge || surge) {
 			continue
