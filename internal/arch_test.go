@@ -67,7 +67,7 @@ var rooms = map[string]room{
 	"internal/manifest/edits":              {pure: true},
 	"internal/manifest/validate":           {pure: true, imports: "pod oci/env"},
 	"internal/manifest/validate/objects":   {pure: true},
-	"internal/manifest/minimal":            {pure: true, imports: "manifest manifest/defaults"},
+	"internal/manifest/minimal":            {pure: true, imports: "manifest manifest/defaults pod"},
 	"internal/manifest/source":             {imports: "manifest manifest/decode manifest/reader manifest/support manifest/validate sys"},
 	"internal/manifest/source/exec":        {imports: "manifest manifest/decode manifest/source manifest/support manifest/validate sys"},
 	"internal/manifest/source/file":        {imports: "pod sys/watch manifest manifest/decode manifest/reader manifest/support manifest/validate sys/errtext sys/own workload"},

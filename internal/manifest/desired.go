@@ -265,8 +265,8 @@ func (problem Problem) Keeps(p *v1.Pod) bool {
 // workload's template, or that of the pod that it is there for.
 func keysOf(p *v1.Pod) []pod.Key {
 	group, _ := pod.UpdateGroup(p)
-	name, suffix := group[strings.LastIndexByte(group, '/')+1:], "-"+p.Spec.NodeName
-	if !strings.HasSuffix(p.Name, suffix) || strings.Contains(group, "/Pod/") {
+	name, suffix := group[strings.LastIndexByte(group, '/')+1:], strings.TrimPrefix(p.Name, pod.ManifestName(p))
+	if strings.Contains(group, "/Pod/") { // its name is the whole one
 		suffix = ""
 	}
 	return slices.Compact([]pod.Key{pod.KeyOf(p), {Namespace: p.Namespace, Name: name + suffix}})

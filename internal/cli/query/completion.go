@@ -14,7 +14,7 @@ import (
 // ShortName returns the name of a pod in its manifest: the full name without the suffix of the node
 // name.
 func ShortName(p *v1.Pod) string {
-	return strings.TrimSuffix(p.Name, "-"+strings.ToLower(p.Spec.NodeName))
+	return pod.ManifestName(p)
 }
 
 // Completions returns the completions for the names of pods, each with the state of the pod: the name

@@ -10,13 +10,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/defaults"
+	"podrun.io/podrun/internal/pod"
 )
 
 // Manifest returns a manifest from which podrun makes the pod again. noSuffix says that podrun does not append
@@ -25,7 +25,7 @@ func Manifest(p *v1.Pod, noSuffix bool) ([]byte, error) {
 	w := &v1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Spec: *p.Spec.DeepCopy()}
 	w.Name, w.Namespace, w.Labels, w.Annotations = p.Name, p.Namespace, p.Labels, maps.Clone(p.Annotations)
 	if !noSuffix {
-		w.Name = strings.TrimSuffix(p.Name, "-"+strings.ToLower(p.Spec.NodeName))
+		w.Name = pod.ManifestName(p)
 	}
 	for _, name := range manifest.OwnAnnotations() {
 		delete(w.Annotations, name)

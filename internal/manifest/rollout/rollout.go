@@ -87,12 +87,8 @@ func isOf(p *v1.Pod, id workload.ID) bool {
 
 // numbered returns the key of a pod beyond p, with a number in its name before that of the node.
 func numbered(p *v1.Pod, i int) pod.Key {
-	suffix := "-" + p.Spec.NodeName
-	name, is := strings.CutSuffix(p.Name, suffix)
-	if !is {
-		suffix = ""
-	}
-	return pod.Key{Namespace: p.Namespace, Name: fmt.Sprintf("%s-%d%s", name, i, suffix)}
+	name := pod.ManifestName(p)
+	return pod.Key{Namespace: p.Namespace, Name: fmt.Sprintf("%s-%d%s", name, i, strings.TrimPrefix(p.Name, name))}
 }
 
 // patience is how long a former pod must not have been ready to be replaced before another one is ready.
