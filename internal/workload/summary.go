@@ -9,7 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"podrun.io/podrun/internal/workload/rollouts"
 )
 
 // Summary counts the pods of a workload.
@@ -95,10 +96,7 @@ func SetStatus(o runtime.Object, s Summary) {
 func Available(d *appsv1.Deployment, s Summary) appsv1.DeploymentCondition {
 	unavailable := 0
 	if rolling := d.Spec.Strategy.RollingUpdate; rolling != nil && rolling.MaxUnavailable != nil {
-		n, err := intstr.GetScaledValueFromIntOrPercent(rolling.MaxUnavailable, int(s.Desired), false)
-		if err == nil {
-			unavailable = n
-		}
+		unavailable = rollouts.Scaled(rolling.MaxSurge, rolling.MaxUnavailable, int(s.Desired), 0).Unavailable
 	}
 	least := s.Desired - int32(unavailable)
 	c := appsv1.DeploymentCondition{

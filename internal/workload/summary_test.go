@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // TestUnavailable: a pod beyond the replicas that is not available counts, as in Kubernetes.
@@ -21,6 +23,25 @@ func TestUnavailable(t *testing.T) {
 		SetStatus(d, c.summary)
 		if got := d.Status.UnavailableReplicas; got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestAvailable: as many pods may be unavailable as an update may take away; with percentages that come to none, one.
+func TestAvailable(t *testing.T) {
+	for _, c := range []struct {
+		surge, unavailable string
+		replicas, ready    int32
+		want               v1.ConditionStatus
+	}{
+		{"25%", "25%", 1, 0, v1.ConditionFalse}, {"25%", "25%", 4, 3, v1.ConditionTrue}, {"25%", "25%", 4, 2, v1.ConditionFalse},
+		{"0", "20%", 1, 0, v1.ConditionTrue}, {"0", "20%", 3, 1, v1.ConditionFalse},
+	} {
+		surge, unavailable := intstr.Parse(c.surge), intstr.Parse(c.unavailable)
+		d := &appsv1.Deployment{}
+		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable}
+		if got := Available(d, Summary{Desired: c.replicas, Available: c.ready}).Status; got != c.want {
+			t.Errorf("%+v: %s", c, got)
 		}
 	}
 }
