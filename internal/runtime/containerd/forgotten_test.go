@@ -3,15 +3,20 @@ package containerd_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd"
@@ -51,6 +56,40 @@ func TestForgotten(t *testing.T) {
 			daemontest.Eventually(t, "its process has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
 		})
 	}
+}
+
+// TestForgottenShimIsBusy checks that the shim of a container that containerd does not know any more is
+// killed although it has another process for a while, such as the low-level runtime on a busy machine.
+func TestForgottenShimIsBusy(t *testing.T) {
+	shared := t.TempDir()
+	// With the host's process IDs, what a program leaves behind becomes a child of the shim.
+	line := "(setsid sleep 1001 & echo $! > /shared/pid); sleep 1000"
+	r := newRig(t, daemontest.Stock(t), line, func(p *v1.Pod) { p.Spec.HostPID = true })
+	r.start.Mounts = []pod.Mount{{HostPath: shared, ContainerPath: "/shared"}}
+	c := r.runForgotten(t)
+	shim := parent(t, c.PID)
+	var busy int
+	daemontest.Eventually(t, "the shim has another child", func() bool {
+		text, _ := os.ReadFile(filepath.Join(shared, "pid"))
+		busy, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		return busy != 0 && parent(t, busy) == shim
+	})
+	t.Cleanup(func() { syscall.Kill(busy, syscall.SIGKILL) })
+	groups, err := filepath.Glob("/sys/fs/cgroup/*/cgroup.procs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range append(groups, "/sys/fs/cgroup/cgroup.procs") {
+		if err := os.WriteFile(g, []byte(strconv.Itoa(busy)), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	time.AfterFunc(time.Second, func() { syscall.Kill(busy, syscall.SIGKILL) })
+	if err := r.ReapContainer(t.Context(), c.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	daemontest.Eventually(t, "the shim has ended", func() bool { return errors.Is(syscall.Kill(shim, 0), syscall.ESRCH) })
+	clear(t, r.Runtime)
 }
 
 // runForgotten starts a container that still runs after containerd has lost its task.

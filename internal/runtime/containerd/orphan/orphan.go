@@ -239,24 +239,45 @@ func (o *Cleaner) killIdleShims(ctx context.Context, key pod.Key, served map[int
 	if len(served) == 0 {
 		return nil
 	}
-	if idle, err := o.Idle(ctx, key, ""); err != nil || !idle {
-		return err
+	if serves, err := o.serves(ctx, key); err != nil || serves {
+		return err // they are killed with the last of the pod's containers
 	}
 	for shim := range served {
-		for range 40 { // until the shim has noticed that the process was killed
-			if shims.Idle(shim) {
-				break
+		// A shim whose container has ended may still run programs, such as the low-level runtime, which
+		// take their time on a busy machine.
+		for end := time.Now().Add(remainsTime); !shims.Idle(shim) && time.Now().Before(end); {
+			select {
+			case <-time.After(5 * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
 			}
-			time.Sleep(5 * time.Millisecond)
 		}
 		if !shims.Idle(shim) {
-			continue // it is killed when the next instance of the pod is reaped
+			o.log.Warn("a shim serves no container, but has processes that do not exit: it is left", "shim", shim)
+			continue
 		}
 		if err := syscall.Kill(shim, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("killing a shim that serves no container: %w", err)
 		}
 	}
 	return nil
+}
+
+// serves reports whether a container of the pod has a task or, unknown to containerd, a process.
+func (o *Cleaner) serves(ctx context.Context, key pod.Key) (bool, error) {
+	found, err := o.lookup.OfPod(ctx, key, nil)
+	if err != nil {
+		return false, err
+	}
+	for _, c := range found {
+		if t, err := o.lookup.Task(ctx, c.ID); err != nil || t != nil {
+			return t != nil, err
+		}
+		if len(instance.Processes(instance.CgroupOf(c))) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Idle reports whether containerd has no task of the pod or, if group is not empty, of that shim
