@@ -3,41 +3,12 @@ package describe
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 
-	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/workload"
 )
-
-// CronJobs prints the details of CronJobs with their events.
-func (d *Printer) CronJobs(all []*batchv1.CronJob) error {
-	if len(all) == 0 {
-		return nil
-	}
-	records, unread := event.Read(d.Dirs)
-	for i, c := range all {
-		if i > 0 {
-			fmt.Fprintln(d.Out)
-		}
-		d.cronJob(c)
-		if unread != nil {
-			return unread
-		}
-		var of []event.Record
-		for _, r := range records {
-			if r.Kind == string(workload.CronJob) && r.Namespace == c.Namespace && r.Name == c.Name {
-				of = append(of, r)
-			}
-		}
-		if err := d.events(of, time.Now()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 func (d *Printer) cronJob(c *batchv1.CronJob) {
 	s, unset := c.Spec, "<unset>"

@@ -1,8 +1,8 @@
-// Package describe prints the details of a pod, as kubectl describe does, with the last log lines
+// Package describe prints the details of pods and workloads, as kubectl describe does, with the last log lines
 // of its containers that have failed and the events of the pod.
 //
 // The pod's status in a word, and why it is not well, are those of package status/summary; log
-// files are read by package containerlog. Begin reading at Printer.Pod.
+// files are read by package containerlog. Begin reading at Printer.Selected and Printer.Pod.
 package describe
 
 import (
@@ -31,6 +31,7 @@ type Printer struct {
 	Out  io.Writer
 	Dirs layout.Dirs
 	Log  *slog.Logger
+	Warn Warnings
 }
 
 // Pod prints the details of a pod, the last log lines of its containers that are not well, and its

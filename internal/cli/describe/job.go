@@ -19,20 +19,6 @@ import (
 	"podrun.io/podrun/internal/workload/jobs"
 )
 
-// Jobs prints the details of Jobs, and what has happened to them and their pods. pods are those that exist.
-func (d *Printer) Jobs(all []*batchv1.Job, pods []*v1.Pod) error {
-	for i, job := range all {
-		if i > 0 {
-			fmt.Fprintln(d.Out)
-		}
-		d.job(job)
-		if err := d.jobEvents(job, pods); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // jobEvents prints what Kubernetes' Job controller would have recorded as events, in its words
 // (pkg/controller/job/job_controller.go), as far as the Job's conditions and its pods say it.
 func (d *Printer) jobEvents(job *batchv1.Job, pods []*v1.Pod) error {

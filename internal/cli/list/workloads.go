@@ -1,42 +1,23 @@
 package list
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	units "k8s.io/apimachinery/pkg/util/duration"
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/workload"
 	"podrun.io/podrun/internal/workload/cronjobs"
 	"podrun.io/podrun/internal/workload/jobs"
 )
-
-// listed is a workload with its pods.
-type listed struct {
-	workload.ID
-	object  runtime.Object
-	summary workload.Summary
-	since   time.Time
-}
 
 // Workloads lists the objects that the arguments name: `deployments NAME...`, `deployment/NAME...`, or
 // `deployments,pods NAME...`.
@@ -136,28 +117,9 @@ func (l *Lister) section(o Options, kind workload.Kind, names []string) (of sect
 		header, items := printers.PodItems(pods, o.Format, o.ShowLabels)
 		return section{header: header, items: items}, missing, err
 	}
-	selects, err := labels.Parse(o.Selection.Labels)
-	if err != nil {
-		return section{}, nil, fmt.Errorf("--selector %q: %w", o.Selection.Labels, err)
-	}
-	all, err := l.workloads(kind)
+	all, missing, err := l.Reader.Objects(kind, o.Selection, names)
 	if err != nil {
 		return section{}, nil, err
-	}
-	keys := o.Selection.Of(kind)
-	for _, name := range names {
-		keys = append(keys, pod.Key{Namespace: o.Selection.Namespace, Name: name})
-	}
-	all = slices.DeleteFunc(all, func(w listed) bool {
-		if len(keys) > 0 {
-			return !slices.Contains(keys, w.Key)
-		}
-		return !o.Selection.AllNamespaces && w.Key.Namespace != o.Selection.Namespace || !selects.Matches(w.labels())
-	})
-	for _, key := range keys {
-		if !slices.ContainsFunc(all, func(w listed) bool { return w.Key == key }) {
-			missing = append(missing, query.WorkloadNotFound(workload.ID{Kind: kind, Key: key}))
-		}
 	}
 	of = section{kind: kind, header: append(append([]string{"NAME"}, workload.Header(kind)...), "AGE")}
 	if o.ShowLabels {
@@ -165,19 +127,19 @@ func (l *Lister) section(o Options, kind workload.Kind, names []string) (of sect
 	}
 	objects := make([]runtime.Object, len(all))
 	for i, w := range all {
-		objects[i] = w.object
+		objects[i] = w.Object
 	}
 	if err := printers.Sort(o.Order, objects); err != nil {
 		return section{}, nil, err
 	}
 	for _, object := range objects {
-		w := all[slices.IndexFunc(all, func(w listed) bool { return w.object == object })]
-		row := append(append([]string{w.Key.Name}, w.cells()...), printers.Age(w.since, time.Now()))
+		w := all[slices.IndexFunc(all, func(w query.Object) bool { return w.Object == object })]
+		row := append(append([]string{w.Key.Name}, cells(w)...), printers.Age(w.Since, time.Now()))
 		if o.ShowLabels {
-			row = append(row, printers.OrNone(w.labels().String()))
+			row = append(row, printers.OrNone(w.Labels().String()))
 		}
 		of.items = append(of.items, printers.Item{
-			Name: w.Key.Name, Namespace: w.Key.Namespace, Object: w.object, Row: row, Resource: resourceOf(kind),
+			Name: w.Key.Name, Namespace: w.Key.Namespace, Object: w.Object, Row: row, Resource: query.Resource(kind),
 		})
 	}
 	return of, missing, nil
@@ -219,115 +181,18 @@ func (l *Lister) print(o Options, all []section, named int) error {
 	return nil
 }
 
-// resourceOf returns a kind as it is in TYPE/NAME.
-func resourceOf(kind workload.Kind) string {
-	return strings.ToLower(string(kind)) + "." + groupOf(kind)
-}
-
-// labels returns the labels of the document.
-func (w listed) labels() labels.Set {
-	m, err := meta.Accessor(w.object)
-	if err != nil {
-		return nil
-	}
-	return m.GetLabels()
-}
-
-// workloads returns the workloads of a kind: those that serve has saved, and those of which only pods
-// are left, for example because podrun once made them.
-func (l *Lister) workloads(kind workload.Kind) ([]listed, error) {
-	pods, err := l.Reader.Settled()
-	if err != nil {
-		return nil, err
-	}
-	saved, err := status.Workloads(l.Reader.Dirs)
-	if err != nil {
-		return nil, err
-	}
-	var all []listed
-	has := map[workload.ID]bool{}
-	for _, one := range saved {
-		id := workload.ID{Kind: one.Kind, Key: pod.Key{Namespace: one.Namespace, Name: one.Name}}
-		has[id] = true
-		if one.Kind != kind {
-			continue
-		}
-		object := newObject(kind)
-		if err := json.Unmarshal(one.Object, object); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", id, err)
-		}
-		since, _ := time.Parse(time.RFC3339, one.Seen) // else its age is not known
-		summary := one.Summarize(object, query.PodsOf(pods, id), time.Now())
-		all = append(all, newListed(id, object, summary, since))
-	}
-	for _, p := range pods {
-		id, ok := workload.Of(p)
-		if !ok || id.Kind != kind || has[id] {
-			continue
-		}
-		has[id] = true
-		of := query.PodsOf(pods, id)
-		object, every := newObject(kind), func(*v1.Pod) bool { return true }
-		summary := workload.Summarize(object, len(of), of, every, time.Now())
-		all = append(all, newListed(id, object, summary, p.CreationTimestamp.Time))
-	}
-	slices.SortFunc(all, func(a, b listed) int {
-		return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Kind, b.Kind))
-	})
-	return all, nil
-}
-
-func newListed(id workload.ID, object runtime.Object, summary workload.Summary, since time.Time) listed {
-	w := listed{ID: id, object: object, summary: summary, since: since}
-	workload.SetStatus(object, summary)
-	if m, err := meta.Accessor(object); err == nil {
-		m.SetName(id.Key.Name)
-		m.SetNamespace(id.Key.Namespace)
-		m.SetCreationTimestamp(metav1.NewTime(since))
-	}
-	version := schema.GroupVersion{Group: groupOf(id.Kind), Version: "v1"}
-	object.GetObjectKind().SetGroupVersionKind(version.WithKind(string(id.Kind)))
-	return w
-}
-
-// groupOf returns the API group of a kind.
-func groupOf(kind workload.Kind) string {
-	if kind == workload.Job || kind == workload.CronJob {
-		return batchv1.GroupName
-	}
-	return appsv1.GroupName
-}
-
 // cells returns the cells of a workload between its name and its age.
-func (w listed) cells() []string {
-	if cron, is := w.object.(*batchv1.CronJob); is {
+func cells(w query.Object) []string {
+	if cron, is := w.Object.(*batchv1.CronJob); is {
 		return cronjobs.Row(cron, time.Now())
 	}
-	job, is := w.object.(*batchv1.Job)
+	job, is := w.Object.(*batchv1.Job)
 	if !is {
-		return w.summary.Row(w.Kind)
+		return w.Summary.Row(w.Kind)
 	}
 	duration := ""
 	if d, began := jobs.Duration(&job.Status, time.Now()); began {
 		duration = units.HumanDuration(d)
 	}
 	return []string{jobs.State(&job.Status), jobs.Completions(job), duration}
-}
-
-// newObject returns an empty object of a kind.
-func newObject(kind workload.Kind) runtime.Object {
-	switch kind {
-	case workload.Deployment:
-		return &appsv1.Deployment{}
-	case workload.ReplicaSet:
-		return &appsv1.ReplicaSet{}
-	case workload.StatefulSet:
-		return &appsv1.StatefulSet{}
-	case workload.Job:
-		return &batchv1.Job{}
-	case workload.CronJob:
-		return &batchv1.CronJob{}
-	default:
-		return &appsv1.DaemonSet{}
-	}
 }

@@ -55,15 +55,13 @@ func orPod(args []string) string {
 	return "; a pod of that name is pod/" + args[0]
 }
 
-// PodNames returns the names in the arguments `pods NAME...` or `pods/NAME...`.
+// PodNames returns the names in the arguments `pods NAME...` or `pods/NAME...`. Those of workloads have their type,
+// `deployment/NAME`.
 func PodNames(args []string) ([]string, error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
 	if kind, names, ok := WorkloadArgs(args); ok {
-		if len(names) == 0 {
-			return nil, fmt.Errorf("%s: a name is missing", args[0])
-		}
 		names = slices.Clone(names) // they may be args
 		for i := range names {
 			names[i] = strings.ToLower(string(kind)) + "/" + names[i]
