@@ -42,35 +42,59 @@ func (j Job) indexed() bool {
 func (r Run) jobCases(j Job) []junitCase {
 	if !j.indexed() {
 		end := jobs.Finished(&j.Status)
-		return []junitCase{r.jobCase(j, j.Name, j.Pods, end != nil && end.Type == batchv1.JobComplete)}
+		return []junitCase{r.jobCase(j, try{name: j.Name, pods: j.Pods,
+			succeeded: end != nil && end.Type == batchv1.JobComplete})}
 	}
 	done := jobs.Indexes(j.Status.CompletedIndexes)
-	var cases []junitCase
-	for i := range int(*j.Spec.Completions) {
+	tries, failed := make([]try, int(*j.Spec.Completions)), false
+	for i := range tries {
 		index := strconv.Itoa(i)
 		pods := slices.DeleteFunc(slices.Clone(j.Pods), func(p *v1.Pod) bool {
 			return p.Annotations[batchv1.JobCompletionIndexAnnotation] != index
 		})
-		cases = append(cases, r.jobCase(j, index, pods, done[i]))
+		tries[i] = try{name: index, pods: pods, succeeded: done[i]}
+		failed = failed || tries[i].failed()
+	}
+	var cases []junitCase
+	for _, t := range tries {
+		// If none has failed, as after a deadline, those that were stopped are why the Job has.
+		t.stopped = failed && !t.failed()
+		cases = append(cases, r.jobCase(j, t))
 	}
 	return cases
 }
 
-// jobCase returns a case of a Job, which has these pods.
-func (r Run) jobCase(j Job, name string, pods []*v1.Pod, succeeded bool) junitCase {
-	c := junitCase{Name: name, ClassName: j.Namespace + "." + j.Name}
-	c.Time = inSeconds(r.total(pods))
+// try is what a case of a Job is about: all of it, or an index.
+type try struct {
+	name string
+	// pods are in the order of their creation.
+	pods []*v1.Pod
+	// stopped reports that it was stopped because another one failed, if the Job has failed.
+	succeeded, stopped bool
+}
+
+// failed reports that the last pod has.
+func (t try) failed() bool {
+	return len(t.pods) > 0 && t.pods[len(t.pods)-1].Status.Phase == v1.PodFailed
+}
+
+// jobCase returns a case of a Job.
+func (r Run) jobCase(j Job, t try) junitCase {
+	c := junitCase{Name: t.name, ClassName: j.Namespace + "." + j.Name}
+	c.Time = inSeconds(r.total(t.pods))
 	end := jobs.Finished(&j.Status)
-	text := r.lastOutput(pods)
+	text := r.lastOutput(t.pods)
 	switch {
-	case succeeded:
-	case j.Stranded || len(pods) == 0 && end != nil:
+	case t.succeeded:
+	case j.Stranded || len(t.pods) == 0 && end != nil:
 		c.Skipped = &junitSkipped{Message: "never ran"}
 	case end == nil:
 		why := whyNotDone(r) + "not done: job " + jobs.State(&j.Status)
 		c.Error = &junitMessage{Message: why, Type: "NotDone", Text: text}
 	case end.Type == batchv1.JobComplete: // by its successPolicy
 		c.Skipped = &junitSkipped{Message: "not needed: " + end.Message}
+	case t.stopped:
+		c.Skipped = &junitSkipped{Message: "stopped: " + end.Message}
 	default:
 		c.Failure = &junitMessage{Message: end.Message, Type: end.Reason, Text: text}
 	}

@@ -55,6 +55,7 @@ func (l *Logs) Select(r Run, which string) {
 	if which == "none" {
 		return
 	}
+	var well []*entry
 	for _, p := range r.Pods {
 		key, said := pod.KeyOf(p), false
 		for _, role := range summary.Roles(p) {
@@ -73,6 +74,10 @@ func (l *Logs) Select(r Run, which string) {
 			if problem != "" {
 				e.title, said = fmt.Sprintf("%s container %s %s", key, s.Name, problem), true
 			}
+			if problem == "" && !l.Groups.enabled() {
+				e.title = fmt.Sprintf("%s container %s: %s", key, s.Name, stateOf(s))
+				well = append(well, e)
+			}
 			if which != "all" {
 				e.tail = new(failedTail)
 			}
@@ -86,6 +91,17 @@ func (l *Logs) Select(r Run, which string) {
 			l.ended = append(l.ended, &entry{title: fmt.Sprintf("%s failed: %s", key, why)})
 		}
 	}
+	if len(l.ended)+len(l.stops) == 1 && len(well) == 1 {
+		well[0].title = "" // there is nothing to tell it apart from
+	}
+}
+
+// stateOf returns the state of a container that has run.
+func stateOf(s *v1.ContainerStatus) string {
+	if s.State.Running != nil {
+		return "Running"
+	}
+	return exitOf(lastExit(*s))
 }
 
 // Print prints the logs of the containers that have ended, or go on running.

@@ -98,3 +98,28 @@ func TestWhyAPodFailed(t *testing.T) {
 		}
 	}
 }
+
+// TestLogsHaveNames: each log of --logs all has a line with its container before it, unless it is the only one.
+func TestLogsHaveNames(t *testing.T) {
+	t.Parallel()
+	ended := func(name string) *v1.Pod {
+		p := notDonePod(name, v1.ContainerStatus{
+			State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Reason: "Completed"}}})
+		p.Status.Phase = v1.PodSucceeded
+		return p
+	}
+	runs := notDonePod("runs", v1.ContainerStatus{Ready: true, State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}})
+	runs.Spec.RestartPolicy = v1.RestartPolicyAlways
+	for want, pods := range map[string][]*v1.Pod{
+		"": {ended("a")},
+		"default/a container c: Completed, exit code 0\ndefault/runs container c: Running\n": {ended("a"), runs},
+	} {
+		var out, said strings.Builder
+		l := &Logs{Out: &out, ErrOut: &said, Dirs: layout.Dirs{Log: t.TempDir()}, Log: slog.New(slog.DiscardHandler)}
+		l.Select(Run{Done: func(*v1.Pod) bool { return true }, Pods: pods}, "all")
+		l.Print()
+		if said.String() != want {
+			t.Errorf("got %q, want %q", said.String(), want)
+		}
+	}
+}
