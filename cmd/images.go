@@ -54,7 +54,8 @@ func imagesCommand(a *app) *cobra.Command {
 			return images.Prune(ctx, a.Out, s)
 		}),
 	}
-	c.AddCommand(listImagesCommand(a), pullCommand(a), load, saveCommand(a), removeImagesCommand(a), prune)
+	c.AddCommand(listImagesCommand(a), outdatedCommand(a), pullCommand(a), load, saveCommand(a),
+		removeImagesCommand(a), prune)
 	return c
 }
 
@@ -94,27 +95,61 @@ func pullCommand(a *app) *cobra.Command {
 		Long:    images.PullHelp,
 		Example: "  podrun images pull docker.io/library/nginx:1.29",
 		Args:    argCount(1, unlimited),
-		RunE: func(c *cobra.Command, refs []string) error {
-			if err := cli.NeedRoot(c.CommandPath()); err != nil {
-				return err
-			}
-			o := a.connection()
-			if err := registry.Options(c.Flags(), &o); err != nil {
-				return usage(c, err)
-			}
-			conn, err := connection.Open(c.Context(), o)
-			if err != nil {
-				return agenterror.Unreachable(c.Context(), err)
-			}
-			defer conn.Close()
-			err = images.Pull(c.Context(), a.Streams, conn.Driver, refs)
-			a.wakeForImages(refs)
-			return err
-		},
 	}
+	c.RunE = withRegistries(a, &registry, func(ctx context.Context, s images.Remote, refs []string) error {
+		err := images.Pull(ctx, a.Streams, s, refs)
+		a.wakeForImages(refs)
+		return err
+	})
 	registry.Add(c.Flags())
 	c.ValidArgsFunction = a.completes(a.images)
 	return c
+}
+
+func outdatedCommand(a *app) *cobra.Command {
+	var registry flags.Registry
+	var output string
+	c := &cobra.Command{
+		Use:     "outdated [IMAGE...]",
+		Short:   "List the images that registries have newer ones of",
+		Long:    images.OutdatedHelp,
+		Example: "  podrun images outdated\n  podrun images outdated -o json",
+	}
+	c.RunE = func(c *cobra.Command, refs []string) error {
+		format, err := printers.ParseFormat(output)
+		if err != nil {
+			return usage(c, err)
+		}
+		return withRegistries(a, &registry, func(ctx context.Context, s images.Remote, refs []string) error {
+			return images.Outdated(ctx, a.Streams, s, refs, format)
+		})(c, refs)
+	}
+	registry.Add(c.Flags())
+	c.Flags().StringVarP(&output, "output", "o", "", "output format: "+printers.Formats)
+	c.ValidArgsFunction = a.completes(a.images)
+	a.completeFlags(c)
+	return c
+}
+
+// withRegistries returns the function of a command that works on the image store and with registries.
+func withRegistries(
+	a *app, registry *flags.Registry, do func(context.Context, images.Remote, []string) error,
+) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, refs []string) error {
+		if err := cli.NeedRoot(c.CommandPath()); err != nil {
+			return err
+		}
+		o := a.connection()
+		if err := registry.Options(c.Flags(), &o); err != nil {
+			return usage(c, err)
+		}
+		conn, err := connection.Open(c.Context(), o)
+		if err != nil {
+			return agenterror.Unreachable(c.Context(), err)
+		}
+		defer conn.Close()
+		return do(c.Context(), conn.Driver, refs)
+	}
 }
 
 func saveCommand(a *app) *cobra.Command {

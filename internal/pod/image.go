@@ -28,6 +28,15 @@ type StoredImage struct {
 	Pinned bool
 }
 
+// OutdatedImage is an image whose name refers to another one in its registry.
+type OutdatedImage struct {
+	Name string
+	// Digest is that of the image that is present, RegistryDigest that of the image in the registry.
+	Digest, RegistryDigest string
+	// Used reports that a container, running or not, or a volume of a pod uses the image that is present.
+	Used bool
+}
+
 // Progress is the progress of an image pull.
 type Progress struct {
 	// Fetched is how many bytes of layers are present, fetched now or earlier. Total is the final

@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	dockerconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
 	"github.com/distribution/reference"
@@ -112,14 +113,8 @@ func (p *Puller) obtain(
 		}
 		p.o.Log.Debug("containerd cannot fetch the image; podrun fetches it", "image", named.String(), "err", err)
 	}
-	hosts := dockerconfig.HostOptions{
-		HostDir:     dockerconfig.HostDirFromRoot(p.o.HostsDir),
-		Credentials: func(host string) (string, string, error) { return p.login(logins, host, named) },
-	}
 	pulled, err := p.o.Client.Pull(ctx, named.String(),
-		client.WithResolver(metered{
-			docker.NewResolver(docker.ResolverOptions{Hosts: registryhosts.Bounded(ctx, hosts)}), meter,
-		}),
+		client.WithResolver(metered{p.resolver(ctx, named, logins), meter}),
 		client.WithImageHandlerWrapper(metering(meter)),
 		client.WithPullUnpack, client.WithPullSnapshotter(p.o.Client.Snapshotter),
 		client.WithDownloadLimiter(semaphore.NewWeighted(pullLayersAtOnce)))
@@ -127,4 +122,27 @@ func (p *Puller) obtain(
 		return images.Image{}, registry.Masked(err)
 	}
 	return pulled.Metadata(), nil
+}
+
+// resolver returns what finds and fetches an image in its registry, with the credentials for it.
+func (p *Puller) resolver(ctx context.Context, named reference.Named, logins registry.Logins) remotes.Resolver {
+	hosts := dockerconfig.HostOptions{
+		HostDir:     dockerconfig.HostDirFromRoot(p.o.HostsDir),
+		Credentials: func(host string) (string, string, error) { return p.login(logins, host, named) },
+	}
+	return docker.NewResolver(docker.ResolverOptions{Hosts: registryhosts.Bounded(ctx, hosts)})
+}
+
+// RegistryDigest returns the digest of what the registry has under the name of an image now. It fetches nothing but
+// that.
+func (p *Puller) RegistryDigest(ctx context.Context, ref string, logins ...[]byte) (string, error) {
+	named, err := reference.ParseDockerRef(ref)
+	if err != nil {
+		return "", runtime.Permanent(reasonInvalidImageName, fmt.Errorf("image %q: %w", ref, err))
+	}
+	_, found, err := p.resolver(ctx, named, logins).Resolve(ctx, named.String())
+	if err != nil {
+		return "", daemon.Mapped("asking the registry for image "+named.String(), registry.Masked(err))
+	}
+	return found.Digest.String(), nil
 }

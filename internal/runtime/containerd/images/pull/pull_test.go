@@ -304,3 +304,26 @@ func TestPullGoesOn(t *testing.T) {
 		})
 	}
 }
+
+// TestRegistryDigest checks that a registry is asked for what its tag refers to now, without fetching it.
+func TestRegistryDigest(t *testing.T) {
+	d := daemontest.Embedded(t)
+	s := connect(t, d)
+	h, digest := newHub(t, d, s)
+	if got, err := s.RegistryDigest(t.Context(), h.ref); got != digest || err != nil {
+		t.Errorf("%s, %v, want %s", got, err, digest)
+	}
+	next := push(t, d, s, h.ref, testimage.File("new", 0o644, []byte("new")))
+	if got, err := s.RegistryDigest(t.Context(), h.ref); got != next || err != nil || next == digest {
+		t.Errorf("after a push: %s, %v, want %s", got, err, next)
+	}
+	if all, err := s.ListImages(t.Context()); len(all) > 0 || h.count("blobs") > 0 || err != nil {
+		t.Errorf("fetched: %+v, %d blobs, %v", all, h.count("blobs"), err)
+	}
+	h.misbehave(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusForbidden); return true })
+	for _, ref := range []string{h.ref, "127.0.0.1:1/none:1", "Not A Name"} {
+		if got, err := s.RegistryDigest(t.Context(), ref); err == nil || got != "" || !strings.Contains(err.Error(), ref) {
+			t.Errorf("%s: %q, %v", ref, got, err)
+		}
+	}
+}
