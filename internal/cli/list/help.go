@@ -10,8 +10,8 @@ const (
 		"defaults and what podrun adds.\n\n" +
 		"get deployments lists the Deployments of serve with their pods counted, and so do statefulsets,\n" +
 		"daemonsets and replicasets; those of podrun once are listed as long as they have pods. get jobs shows\n" +
-		"what has become of the Jobs of serve, also when their pods are gone. get jobs,pods lists several types. -f lists what the manifest has:\n" +
-		"a Deployment, not its pods.\n\n" +
+		"what has become of the Jobs of serve, also when their pods are gone. get jobs,pods lists several types,\n" +
+		"and get all pods and workloads. -f lists what the manifest has: a Deployment, not its pods.\n\n" +
 		"get volumes lists the volumes of persistentVolumeClaims and the pods that use them. get events is\n" +
 		"the same as podrun events."
 

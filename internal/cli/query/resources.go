@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// IsPods reports whether a resource type is pods. Of all that kubectl get all lists, podrun has only pods.
+// IsPods reports whether a resource type is pods, or all where only pods are meant.
 func IsPods(kind string) bool { return slices.Contains([]string{"pods", "pod", "po", "all"}, kind) }
 
 // IsEvents reports whether a resource type is events.

@@ -2,6 +2,7 @@ package query
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,15 +58,18 @@ func Types() []string {
 	return types
 }
 
-// ListsWorkloads reports that an argument, `deployments`, `deployment/NAME` or `deployments,pods`, names workloads or
-// several types.
+// typeAll is what kubectl calls several types together: here pods and workloads.
+const typeAll = "all"
+
+// ListsWorkloads reports that an argument, `deployments`, `deployment/NAME`, `deployments,pods` or `all`, names
+// workloads or several types.
 func ListsWorkloads(arg string) bool {
 	resource, _, _ := strings.Cut(arg, "/")
-	return strings.Contains(resource, ",") || WorkloadKind(resource) != ""
+	return strings.Contains(resource, ",") || resource == typeAll || WorkloadKind(resource) != ""
 }
 
 // TypesAndNames returns the kinds and the names in the arguments `deployments NAME...`, `deployment/NAME...` or
-// `deployments,pods NAME...`. The kind "" is pods.
+// `deployments,pods NAME...`, or in `all`. The kind "" is pods.
 func TypesAndNames(args []string) (kinds []workload.Kind, names []string, err error) {
 	if kind, names, ok := WorkloadArgs(args); ok {
 		return []workload.Kind{kind}, names, nil
@@ -74,6 +78,12 @@ func TypesAndNames(args []string) (kinds []workload.Kind, names []string, err er
 		return nil, nil, fmt.Errorf("%s: name objects of one type", strings.Join(args, " "))
 	}
 	for resource := range strings.SplitSeq(args[0], ",") {
+		if resource == typeAll && len(args) > 1 {
+			return nil, nil, errors.New("all has no names: name objects of one type")
+		}
+		if resource == typeAll {
+			return append([]workload.Kind{""}, Kinds()...), nil, nil
+		}
 		kind := WorkloadKind(resource)
 		if kind == "" && !IsPods(resource) {
 			return nil, nil, fmt.Errorf("%q of %q: only pods and workloads are listed together", resource, args[0])
