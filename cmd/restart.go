@@ -17,10 +17,10 @@ func restartCommand(a *app) *cobra.Command {
 	var o request.RestartOptions
 	var container string
 	c := &cobra.Command{
-		Use:     "restart POD [CONTAINER]",
-		Short:   "Restart the containers of a pod gracefully",
+		Use:     "restart POD [CONTAINER] | restart TYPE/NAME",
+		Short:   "Restart the containers of pods gracefully",
 		Long:    request.RestartHelp,
-		Example: "  podrun restart web\n  podrun restart web proxy",
+		Example: "  podrun restart web\n  podrun restart web proxy\n  podrun restart deployment/web",
 		Args:    argCount(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := cli.NeedRoot(c.CommandPath()); err != nil {
@@ -36,13 +36,13 @@ func restartCommand(a *app) *cobra.Command {
 			if o.Timeout < 0 {
 				return usage(c, fmt.Errorf("--timeout %s: must not be negative", o.Timeout))
 			}
-			return a.restarter().Pod(c.Context(), o)
+			return a.restarter().Restart(c.Context(), o)
 		},
 	}
 	c.Flags().StringVarP(&o.Namespace, "namespace", "n", "default", "namespace of the pod")
 	c.Flags().StringVarP(&container, "container", "c", "", "container to restart (default: all)")
 	c.Flags().DurationVar(&o.Timeout, "timeout", 2*time.Minute,
-		"maximum time to wait until the containers run again; 0: do not wait for that")
+		"maximum time to wait until the containers of a pod run again; 0: do not wait for that")
 	c.ValidArgsFunction = a.completePodAndContainer()
 	a.completeFlags(c)
 	return c

@@ -164,3 +164,55 @@ func TestImagesWakePods(t *testing.T) {
 		return nil
 	})
 }
+
+// TestRestartWorkload: podrun restart deployment/NAME restarts its pods one after the other. One that is not ready again
+// keeps it from the rest.
+func TestRestartWorkload(t *testing.T) {
+	n := newNode(t)
+	n.write("web.yaml", `apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: web}
+spec:
+  replicas: 3
+  serviceName: web
+  minReadySeconds: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      volumes: [{name: v, emptyDir: {}}]
+      containers:
+      - name: app
+        image: `+box+`
+        imagePullPolicy: Never
+        command: [sh, -c, "while :; do sleep 0.1; done"]
+        volumeMounts: [{name: v, mountPath: /v}]
+        readinessProbe: {exec: {command: ["test", "!", "-e", "/v/bad"]}, periodSeconds: 1}
+`)
+	n.serve()
+	for i := range 3 {
+		n.ready(fmt.Sprintf("web-%d-n", i))
+	}
+	restarts := func() (counts string) {
+		for i := range 3 {
+			counts += fmt.Sprint(n.pod(fmt.Sprintf("web-%d-n", i)).Status.ContainerStatuses[0].RestartCount)
+		}
+		return counts
+	}
+	said := n.ok("restart", "statefulset/web")
+	if want := "pod/web-2-n restarted\npod/web-1-n restarted\npod/web-0-n restarted\n"; said != want {
+		t.Errorf("said %q", said)
+	}
+	if got := restarts(); got != "111" {
+		t.Errorf("restarts: %s", got)
+	}
+	n.ok("exec", "web-1", "--", "touch", "/v/bad")
+	r := n.run("restart", "sts/web", "--timeout", "3s")
+	if r.code != 1 || !strings.Contains(r.stderr, "pod web-1-n is not ready 3s after its restart; not restarted: web-0-n") {
+		t.Errorf("%d: %s", r.code, r.stderr)
+	}
+	if got := restarts(); got != "122" {
+		t.Errorf("restarts after one that is not ready: %s", got)
+	}
+}

@@ -12,7 +12,7 @@ var instead = []struct{ commands, text string }{
 	{"edit patch set scale label annotate", "edit the pod's manifest, which podrun get pods -o wide names; " +
 		"serve applies it, podrun diff shows what it changes"},
 	{"rollout", "serve applies an edited manifest by itself; podrun wait deployment/NAME --for=condition=Complete waits until " +
-		"that is done, podrun history NAME and podrun undo NAME are about revisions, podrun restart POD restarts a pod"},
+		"that is done, podrun history NAME and podrun undo NAME are about revisions, podrun restart deployment/NAME restarts its pods"},
 	{"rm stop kill drain", "remove the pod's manifest and serve stops the pod; podrun down stops pods that no process runs"},
 	{"start", "podrun serve runs the pods of its manifests, podrun once runs pods once"},
 	{"explain", "podrun validate FILE names each field that is wrong; docs/compat.md lists what podrun supports"},

@@ -33,7 +33,7 @@ func Events(dirs layout.Dirs, s EventSelection) ([]v1.Event, error) {
 		node, suffixed := strings.CutPrefix(r.Name, s.Pod+"-")
 		named := s.Pod == "" || r.Namespace != "" && r.Kind == "" &&
 			(r.Name == s.Pod || suffixed && node != "" && nodes[node])
-		if of, is := workloadName(r.Namespace, s.Pod); is {
+		if of, is := WorkloadName(r.Namespace, s.Pod); is {
 			named = r.Kind == string(of.Kind) && r.Name == of.Key.Name
 		}
 		if named && (s.AllNamespaces || e.Namespace == s.Namespace) &&

@@ -104,7 +104,7 @@ func (w *Wait) objects(r *Reader, s Selection, names []string) (all []workload.I
 		all = append(all, workload.ID{Kind: workload.Job, Key: key})
 	}
 	for _, name := range names {
-		if id, is := workloadName(s.Namespace, name); is && w.itself(id.Kind) {
+		if id, is := WorkloadName(s.Namespace, name); is && w.itself(id.Kind) {
 			all = append(all, id)
 		} else {
 			others = append(others, name)

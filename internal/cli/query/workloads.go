@@ -120,8 +120,8 @@ func (r *Reader) WorkloadCompletions(namespace string, args []string, text strin
 	return completions, true
 }
 
-// workloadName returns the workload that TYPE/NAME is, and whether it is one.
-func workloadName(namespace, name string) (workload.ID, bool) {
+// WorkloadName returns the workload that TYPE/NAME is, and whether it is one.
+func WorkloadName(namespace, name string) (workload.ID, bool) {
 	resource, rest, _ := strings.Cut(name, "/")
 	kind := WorkloadKind(resource)
 	return workload.ID{Kind: kind, Key: pod.Key{Namespace: namespace, Name: rest}}, kind != "" && rest != ""
@@ -137,7 +137,7 @@ func WorkloadArgs(args []string) (kind workload.Kind, names []string, ok bool) {
 		return kind, args[1:], true
 	}
 	for _, arg := range args {
-		id, is := workloadName("", arg)
+		id, is := WorkloadName("", arg)
 		if !is || kind != "" && kind != id.Kind {
 			return "", nil, false
 		}
@@ -167,7 +167,7 @@ func PodsOf(pods []*v1.Pod, id workload.ID) []*v1.Pod {
 // AnyNamed returns the pod of the name or, as kubectl does where one pod is needed, one of the workload TYPE/NAME: the
 // first that is ready, else that runs, else that exists.
 func (r *Reader) AnyNamed(namespace, name string) (*v1.Pod, error) {
-	id, is := workloadName(namespace, BareName(name))
+	id, is := WorkloadName(namespace, BareName(name))
 	if !is {
 		return r.Named(namespace, name)
 	}
@@ -215,7 +215,7 @@ func onePod(pods []*v1.Pod, namespace, name string) error {
 	err := &cli.Error{
 		Code: cli.ExitUsage, Err: fmt.Errorf("%q is no pod: must be NAME or pod/NAME", name), Hint: insteadOf(kind),
 	}
-	if id, is := workloadName(namespace, name); is {
+	if id, is := WorkloadName(namespace, name); is {
 		var names []string
 		for _, p := range PodsOf(pods, id) {
 			names = append(names, "pod/"+ShortName(p))
@@ -233,7 +233,7 @@ func onePod(pods []*v1.Pod, namespace, name string) error {
 func (r *Reader) expand(namespace string, names []string) ([]string, error) {
 	var all []string
 	for _, name := range names {
-		id, ok := workloadName(namespace, name)
+		id, ok := WorkloadName(namespace, name)
 		if !ok {
 			if err := onePod(nil, namespace, name); err != nil {
 				return nil, err
