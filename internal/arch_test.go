@@ -70,7 +70,7 @@ var rooms = map[string]room{
 	"internal/manifest/minimal":            {pure: true, imports: "manifest manifest/defaults pod"},
 	"internal/manifest/source":             {imports: "manifest manifest/decode manifest/reader manifest/support manifest/validate sys"},
 	"internal/manifest/source/exec":        {imports: "manifest manifest/decode manifest/source manifest/support manifest/validate sys"},
-	"internal/manifest/source/file":        {imports: "pod sys/watch manifest manifest/decode manifest/reader manifest/support manifest/validate sys/errtext sys/own workload"},
+	"internal/manifest/source/file":        {imports: "pod sys sys/watch manifest manifest/decode manifest/reader manifest/support manifest/validate sys/errtext sys/own workload"},
 	"internal/manifest/source/http":        {imports: "manifest manifest/decode manifest/source manifest/support manifest/validate sys sys/errtext sys/fileerror", pureFiles: "check.go redact.go"},
 	"internal/manifest/decode":             {},
 	"internal/manifest/support":            {imports: "manifest/decode manifest/kinds"},

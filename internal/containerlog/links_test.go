@@ -2,6 +2,7 @@ package containerlog
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,6 +47,39 @@ func TestLogsFollowNoLink(t *testing.T) {
 			if name == "the log" && err != nil {
 				t.Errorf("later %t: the link stays in the way: %v", later, err)
 			}
+		}
+	}
+}
+
+// TestRemovalFollowsNoLink: nor does it make podrun remove, compress or rename files elsewhere.
+func TestRemovalFollowsNoLink(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]func(log string) string{
+		"the pod's directory":       func(log string) string { return filepath.Dir(filepath.Dir(log)) },
+		"the container's directory": filepath.Dir,
+	} {
+		r := newFixture(t)
+		r.append(cri.Stdout, "of the container\n")
+		must(t, catchUp(context.Background(), r.dirs, r.inst))
+		for number := range 4 { // more than are kept
+			must(t, os.WriteFile(fmt.Sprintf("%s.20260102-150405.%d", r.log(), number+1), []byte("old"), 0o600))
+		}
+		elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+		link := at(r.log())
+		must(t, os.Rename(link, elsewhere))
+		must(t, os.Symlink(elsewhere, link))
+		before := size(t, elsewhere)
+		if err := cleanSegments(r.log(), 2); err == nil {
+			t.Errorf("%s: nobody is told that old logs cannot be removed", name)
+		}
+		tailer := New(Options{Dirs: r.dirs, Log: quiet})
+		must(t, tailer.RemoveLogs(r.inst)) // which keeps no container from being removed
+		c := &converter{logPath: r.log(), disk: realDisk{}}
+		if err := c.renameLog(); err == nil {
+			t.Errorf("%s: nobody is told that the log cannot be rotated", name)
+		}
+		if after := size(t, elsewhere); after != before {
+			t.Errorf("%s: %d behind the link, and then %d", name, before, after)
 		}
 	}
 }

@@ -67,15 +67,39 @@ func (c *converter) rotate() error {
 
 // renameLog makes the log at logPath a segment.
 func (c *converter) renameLog() error {
-	segment, err := cri.NextSegment(c.logPath, time.Now())
+	log, release, err := held(c.logPath)
+	if err != nil {
+		return fmt.Errorf("rotating a log: %w", err)
+	}
+	defer release()
+	segment, err := cri.NextSegment(log, time.Now())
 	if err != nil {
 		return err
 	}
-	if err := c.disk.Rename(c.logPath, segment); err != nil {
+	if err := c.disk.Rename(log, segment); err != nil {
 		return fmt.Errorf("rotating a log: %w", err)
 	}
 	c.rotated = true
 	return nil
+}
+
+// held opens the directory of a log and returns a path of the log that leads there whatever others rename meanwhile, until
+// it is released. It follows no link below the log directory, which others may be able to write: what podrun renames and
+// removes there are its own files.
+func held(log string) (path string, release func(), err error) {
+	container := filepath.Dir(log)
+	pod := filepath.Dir(container)
+	root, err := os.Open(filepath.Dir(pod))
+	if err != nil {
+		return "", nil, err
+	}
+	defer root.Close()
+	name := filepath.Join(filepath.Base(pod), filepath.Base(container))
+	dir, err := sys.OpenBeneath(root, name, sys.NoLinks, os.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return "", nil, err
+	}
+	return filepath.Join(sys.FDPath(int(dir.Fd())), filepath.Base(log)), func() { dir.Close() }, nil
 }
 
 // isAt reports whether the open log is the file at path.
@@ -136,6 +160,14 @@ func (c *converter) pending() bool {
 // cleanSegments removes the oldest files of a log beyond keep, and compresses its segments except the
 // newest, which a log collector may still be reading.
 func cleanSegments(log string, keep int) error {
+	log, release, err := held(log)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("opening the directory of a log: %w", err)
+	}
+	defer release()
 	segments, err := cri.Segments(log)
 	if err != nil {
 		return err
@@ -209,9 +241,21 @@ func (t *Tailer) RemoveLogs(last pod.Instance) error {
 	if err := links.RemoveUpTo(t.o.Dirs, last); err != nil {
 		t.o.Log.Warn("removing the links to a container's old logs failed", "container", last.Container, "err", err)
 	}
-	dir := filepath.Dir(t.o.Dirs.ContainerLog(last.Key, last.UID, last.Container, last.Attempt))
+	log, release, err := held(t.o.Dirs.ContainerLog(last.Key, last.UID, last.Container, last.Attempt))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR):
+		// Another user has put it there. The container is removed all the same.
+		t.o.Log.Warn("the logs of a container stay: their directory is not podrun's", "container", last.Container, "err", err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("removing old logs: %w", err)
+	}
+	defer release()
+	dir := filepath.Dir(log)
 	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err != nil {
 		return fmt.Errorf("removing old logs: %w", err)
 	}
 	for _, e := range entries {

@@ -77,16 +77,8 @@ func (e entry) open() (*os.File, error) {
 	return os.NewFile(uintptr(fd), e.Name()), nil
 }
 
-// kernels are the file systems in which a file is no file: reading it does something, takes what another one waits for,
-// or never ends.
-var kernels = map[int64]bool{
-	unix.PROC_SUPER_MAGIC: true, unix.SYSFS_MAGIC: true, unix.CGROUP_SUPER_MAGIC: true, unix.CGROUP2_SUPER_MAGIC: true,
-	unix.DEBUGFS_MAGIC: true, unix.TRACEFS_MAGIC: true, unix.SECURITYFS_MAGIC: true, unix.BINFMTFS_MAGIC: true,
-	unix.BPF_FS_MAGIC: true, unix.EFIVARFS_MAGIC: true, unix.PSTOREFS_MAGIC: true,
-}
-
 // ofTheKernel reports that a file is not one of a disk or of memory.
 func (e entry) ofTheKernel() bool {
-	var st unix.Statfs_t
-	return unix.Fstatfs(int(e.Fd()), &st) != nil || kernels[st.Type]
+	name, err := sys.KernelFS(int(e.Fd()))
+	return err != nil || name != ""
 }

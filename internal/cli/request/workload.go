@@ -115,4 +115,3 @@ func (r Restarter) available(ctx context.Context, p *v1.Pod, settled, timeout ti
 	}
 	return err
 }
-

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/sys"
 )
 
 // errBusy reports that a file is being written.
@@ -24,19 +26,11 @@ const maxRead = decode.MaxSize + 1
 // can be detected: readFile returns errBusy if the file changed while it was read or, on file
 // systems with leases, if a process has it open for writing.
 func readFile(path string, now time.Time) ([]byte, print, error) {
-	// Without O_NONBLOCK, opening a named pipe would block until it has a writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, before, err := open(path)
 	if err != nil {
-		return nil, print{}, fmt.Errorf("reading %s: %w", path, errors.Unwrap(err))
+		return nil, print{}, err
 	}
 	defer f.Close()
-	before, err := f.Stat()
-	if err != nil {
-		return nil, print{}, fmt.Errorf("reading %s: %w", path, errors.Unwrap(err))
-	}
-	if !before.Mode().IsRegular() {
-		return nil, print{}, notRegular(path, before)
-	}
 	if written(f) {
 		return nil, print{}, errBusy
 	}
@@ -52,6 +46,38 @@ func readFile(path string, now time.Time) ([]byte, print, error) {
 		return nil, print{}, errBusy
 	}
 	return data, printOf(after, now), nil
+}
+
+// open opens a regular file, and nothing else: to open a named pipe would block until it has a writer, and to open a
+// device may have effects. A link can lead to such a file, at any time.
+func open(path string) (*os.File, fs.FileInfo, error) {
+	fail := func(err error) (*os.File, fs.FileInfo, error) {
+		if at := (*fs.PathError)(nil); errors.As(err, &at) {
+			err = at.Err
+		}
+		return nil, nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	at, err := os.OpenFile(path, unix.O_PATH, 0) // which opens nothing but the path
+	if err != nil {
+		return fail(err)
+	}
+	defer at.Close()
+	info, err := at.Stat()
+	if err != nil {
+		return fail(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, notRegular(path, info)
+	}
+	// One as /proc/kmsg never ends.
+	if name, err := sys.KernelFS(int(at.Fd())); err != nil || name != "" {
+		return fail(cmp.Or(err, fmt.Errorf("is a file of the kernel's %s, not a manifest", name)))
+	}
+	f, err := os.OpenFile(sys.FDPath(int(at.Fd())), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return fail(err)
+	}
+	return f, info, nil
 }
 
 // notRegular returns the error that a path is no file with content.

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/manifest"
 )
 
@@ -374,6 +376,35 @@ func TestReadOnce(t *testing.T) {
 	}
 	if got := NewStdin(strings.NewReader("{"), manifest.LoadOptions{NodeName: "node1"}).Read(t.Context()).Problems[0].Err.Error(); !strings.HasPrefix(got, "stdin:1: ") {
 		t.Errorf("error %q", got)
+	}
+}
+
+// TestLinksToWhatIsNoFile: a link leads to what cannot be read to its end, or must not be opened. The file has an error,
+// at once, and the others of its directory are read.
+func TestLinksToWhatIsNoFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "z.yaml"), podText("z", "i:1"))
+	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{
+		"endless.yaml": "/proc/kmsg", "kernel.yaml": "/proc/uptime", "device.yaml": "/dev/zero", "fifo.yaml": "pipe",
+		"sys.yaml": "/sys/kernel/mm/transparent_hugepage/enabled",
+	} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := make(chan string, 1)
+	go func() { read <- says(Read(t.Context(), Options{Path: dir, NodeName: "node1"})) }()
+	select {
+	case got := <-read:
+		if got != "z=i:1 blind device.yaml blind endless.yaml blind fifo.yaml blind kernel.yaml blind sys.yaml" {
+			t.Errorf("read %q", got)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("does not come to an end")
 	}
 }
 
