@@ -115,7 +115,8 @@ func isArchive(e fs.DirEntry) bool {
 // loadArchive loads an archive unless it is unchanged and all of its images are present. fresh
 // reports that it was loaded.
 func loadArchive(ctx context.Context, into Loader, file string, before loaded) (now loaded, fresh bool, err error) {
-	f, err := os.Open(file)
+	const anywhere sys.Follow = 0 // archives may be links
+	f, err := sys.OpenRegular(filepath.Dir(file), filepath.Base(file), anywhere, os.O_RDONLY)
 	if err != nil {
 		return now, false, err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -56,6 +57,14 @@ func TestLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for name, make := range map[string]func(string) error{
+		"f.tar": func(path string) error { return unix.Mkfifo(path, 0o600) }, // which to open would wait for a writer
+		"l.tar": func(path string) error { return os.Symlink("a.tar", path) },
+	} {
+		if err := make(filepath.Join(dirs.ImageFiles().Archives(), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	load := func(want int, why string) {
 		t.Helper()
 		s.loads = 0
@@ -63,14 +72,14 @@ func TestLoad(t *testing.T) {
 			t.Errorf("%s: %d loads, %v", why, s.loads, s.images)
 		}
 	}
-	load(1, "new")
+	load(2, "new, and a link to it")
 	load(0, "unchanged")
 	delete(s.images, "a:1")
-	load(1, "its image is missing")
+	load(1, "their image is missing: the first one loads it")
 	if err := os.WriteFile(dirs.ImageFiles().Loaded(), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	load(1, "the record is torn")
+	load(2, "the record is torn")
 
 	p := &v1.Pod{Spec: v1.PodSpec{
 		Containers: []v1.Container{{Image: "web:1"}},
@@ -78,7 +87,7 @@ func TestLoad(t *testing.T) {
 	}}
 	want := manifest.Desired{Pods: map[pod.Key]*v1.Pod{{Name: "web"}: p}, Complete: true}
 	refs, sure := a.Needed(want)
-	if slices.Sort(refs); !sure || !slices.Equal(refs, []string{"a:1", "data:1", "web:1"}) {
+	if slices.Sort(refs); !sure || !slices.Equal(refs, []string{"a:1", "a:1", "data:1", "web:1"}) {
 		t.Errorf("needed: %v, %t", refs, sure)
 	}
 	want.Problems = []manifest.Problem{{Err: errors.New("unreadable"), Blind: true}}

@@ -4,6 +4,7 @@ package decompress
 
 import (
 	"bufio"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +30,12 @@ func Stream(from io.Reader) (io.ReadCloser, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	if compression.DetectCompression(first) != compression.Zstd {
-		return compression.DecompressStream(buffered)
+	switch compression.DetectCompression(first) {
+	case compression.Zstd:
+	case compression.Gzip:
+		return gzip.NewReader(buffered) // containerd would run igzip or unpigz if there is one in PATH
+	default:
+		return io.NopCloser(buffered), nil
 	}
 	z, err := zstd.NewReader(buffered, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
 	if err != nil {

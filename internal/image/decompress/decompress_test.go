@@ -5,6 +5,8 @@ import (
 	"compress/gzip"
 	"encoding/binary"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -37,6 +39,29 @@ func read(stream []byte) ([]byte, error) {
 	}
 	defer r.Close()
 	return io.ReadAll(r)
+}
+
+// TestNoProgram checks that no program of the machine reads what an image has, as containerd lets unpigz and igzip do.
+func TestNoProgram(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"unpigz", "igzip"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n: >"+dir+"/ran\nexec gzip -dc\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = io.WriteString(z, "layer")
+	_ = z.Close()
+	for name, stream := range map[string][]byte{"gzip": packed.Bytes(), "plain": []byte("layer")} {
+		if got, err := read(stream); err != nil || string(got) != "layer" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
+		t.Error("a program was run")
+	}
 }
 
 // TestWindow checks that a stream is read with as much memory as zstd's own program accepts, and not with more.
