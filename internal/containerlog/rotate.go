@@ -83,9 +83,9 @@ func (c *converter) renameLog() error {
 	return nil
 }
 
-// held opens the directory of a log and returns a path of the log that leads there whatever others rename meanwhile, until
-// it is released. It follows no link below the log directory, which others may be able to write: what podrun renames and
-// removes there are its own files.
+// held opens the directory of a log and returns a path of the log that leads there until it is released, whatever others
+// rename meanwhile. It follows no link below the log directory, which others may be able to write: what podrun renames
+// and removes there are its own files.
 func held(log string) (path string, release func(), err error) {
 	container := filepath.Dir(log)
 	pod := filepath.Dir(container)
@@ -247,7 +247,8 @@ func (t *Tailer) RemoveLogs(last pod.Instance) error {
 		return nil
 	case errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR):
 		// Another user has put it there. The container is removed all the same.
-		t.o.Log.Warn("the logs of a container stay: their directory is not podrun's", "container", last.Container, "err", err)
+		t.o.Log.Warn("the logs of a container stay: their directory is not podrun's",
+			"container", last.Container, "err", err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("removing old logs: %w", err)
