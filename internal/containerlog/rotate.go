@@ -83,9 +83,9 @@ func (c *converter) renameLog() error {
 	return nil
 }
 
-// held opens the directory of a log and returns a path of the log that leads there until it is released, whatever others
-// rename meanwhile. It follows no link below the log directory, which others may be able to write: what podrun renames
-// and removes there are its own files.
+// held opens the directory of a log and returns a path of the log that leads there until it is released,
+// whatever others rename meanwhile. It follows no link below the log directory, which others may be able
+// to write: what podrun renames and removes there are its own files.
 func held(log string) (path string, release func(), err error) {
 	container := filepath.Dir(log)
 	pod := filepath.Dir(container)
