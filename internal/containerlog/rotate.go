@@ -89,7 +89,7 @@ func (c *converter) renameLog() error {
 func held(log string) (path string, release func(), err error) {
 	container := filepath.Dir(log)
 	pod := filepath.Dir(container)
-	root, err := os.Open(filepath.Dir(pod))
+	root, err := os.OpenFile(filepath.Dir(pod), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return "", nil, err
 	}
