@@ -409,7 +409,6 @@ func (s *simulation) runOnce(pods []*v1.Pod, options OnceOptions, mortal bool) *
 		_ = os.WriteFile(filepath.Join(dir, p.Name+".yaml"), s.manifestOf(p), 0o600)
 		key := pod.Key{Namespace: "default", Name: p.Name}
 		s.w.set(func() {
-			s.w.reruns[key]++
 			s.w.left[p.UID] = key != keyOfIndex(servedPods-1)
 		})
 	}

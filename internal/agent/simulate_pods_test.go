@@ -198,7 +198,7 @@ func (w *world) remains(key pod.Key) (left []string) {
 		left = append(left, "a process of "+i.name)
 	}
 	for uid, of := range w.uids {
-		if of != key {
+		if of != key || w.torn[uid] { // what is torn is kept for whoever wants to look
 			continue
 		}
 		if _, err := w.disk.Stat(uid); err == nil {

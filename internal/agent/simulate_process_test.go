@@ -321,6 +321,9 @@ func (p *process) StartContainer(ctx context.Context, s runtime.Start) error {
 	} else if err != nil {
 		return err
 	}
+	if p.command == owner.Once {
+		p.w.set(func() { p.w.reruns[key] = p.number })
+	}
 	p.w.started(i)
 	if late != nil {
 		return fmt.Errorf("%w: %w", runtime.ErrCutOff, late)
@@ -339,7 +342,7 @@ func (p *process) ResizeContainer(ctx context.Context, id string, q *v1.Pod, c *
 
 func (p *process) SignalContainer(ctx context.Context, id, signal string) error {
 	if signal != "SIGKILL" {
-		p.w.asking(id)
+		p.w.asking(id, p)
 	}
 	return p.mutate(ctx, "SignalContainer", id+" "+signal, p.keyOf(id), func() error {
 		p.w.signal(id, signal, p)
@@ -395,6 +398,7 @@ func (p *process) Exec(ctx context.Context, id string, cmd []string, streams run
 	if err != nil {
 		return 0, err
 	}
+	p.owns(p.keyOf(id), "Exec")
 	if pre {
 		p.w.preStop(id, p, 1)
 	}
@@ -455,6 +459,9 @@ func (d processDisk) enter(call string, uid pod.UID) (late, err error) {
 		late = fake.ErrCut
 	}
 	w.step(fmt.Sprintf("%s -> %v, late %v", what, err, late))
+	if err != nil {
+		w.unsaved[uid]++
+	}
 	w.mu.Unlock()
 	if err == nil {
 		d.p.owns(key, call)
@@ -464,7 +471,16 @@ func (d processDisk) enter(call string, uid pod.UID) (late, err error) {
 
 func (d processDisk) Create(uid pod.UID, data []byte) (checkpoint.Stamp, error) {
 	d.p.w.learnUID(uid, data)
-	return d.Memory.Create(uid, data)
+	late, err := d.enter("create", uid)
+	if err != nil {
+		return checkpoint.Stamp{}, err
+	}
+	stamp, err := d.Memory.Create(uid, data)
+	if err == nil {
+		d.p.w.set(func() { delete(d.p.w.torn, uid) })
+		err = late
+	}
+	return stamp, err
 }
 
 func (d processDisk) WriteRun(name string, data []byte) error {

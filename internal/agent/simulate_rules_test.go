@@ -158,7 +158,7 @@ var signalRules = []struct {
 			return ""
 		}
 		// Who began to end it may have been killed just before the hook, and its grace period be over since.
-		if time.Since(from.born) < grace(i)+slack {
+		if from != i.askedBy && time.Since(from.born) < grace(i)+slack {
 			return ""
 		}
 		return "it never ran"
@@ -179,10 +179,18 @@ func (w *world) preStop(id string, from *process, ran int) {
 	}
 	i.hooks[from.number] += ran
 	if i.asked.IsZero() {
-		i.asked = time.Now()
+		i.asked, i.askedBy = time.Now(), from
 	}
 	if n := i.hooks[from.number]; n > 1 {
 		w.report("the preStop hook runs once per process", "%s %s (%.8s): %d times", i.key, i.name, id, n)
+	}
+	all := 0
+	for _, n := range i.hooks {
+		all += n
+	}
+	// What could not be saved is not known to the next process.
+	if most := 2 + w.unsaved[i.pod.UID]; all > most {
+		w.report("the preStop hook runs twice at most", "%s %s (%.8s): %d times", i.key, i.name, id, all)
 	}
 }
 

@@ -51,8 +51,11 @@ type world struct {
 	cronOf, cronRan map[string]string
 	// lives counts how often a revision's data was removed or lost: what is known of it begins anew.
 	lives map[pod.UID]int
-	// reruns counts the runs of once that name the pod.
+	// reruns is the last once that started something of the pod: what has completed runs again with each.
 	reruns map[pod.Key]int
+	// unsaved counts the changes of a checkpoint that failed, and torn has those of which a power cut left a part.
+	unsaved map[pod.UID]int
+	torn    map[pod.UID]bool
 	// protected are the revisions of pods whose manifests cannot be read now.
 	protected map[pod.UID]bool
 	// left are the revisions that only once has manifests of.
@@ -85,6 +88,7 @@ type instance struct {
 	began     time.Time
 	ended     time.Time
 	asked     time.Time // when podrun began to end it
+	askedBy   *process
 	told      time.Time // when it was sent its stop signal
 	startupOK bool
 	readyOK   bool
@@ -97,6 +101,7 @@ func newWorld(seed uint64, dirs layout.Dirs) *world {
 		trace: func(string) {}, count: map[string]uint64{}, faulty: true, instances: map[string]*instance{},
 		keys: map[string]pod.Key{}, ids: map[string]bool{}, uids: map[pod.UID]pod.Key{}, lives: map[pod.UID]int{},
 		runs: map[string]time.Time{}, cronOf: map[string]string{}, cronRan: map[string]string{},
+		unsaved: map[pod.UID]int{}, torn: map[pod.UID]bool{},
 		reruns: map[pod.Key]int{}, protected: map[pod.UID]bool{}, left: map[pod.UID]bool{}, shown: map[pod.UID]bool{}, seenEnded: map[string]bool{}, restarts: map[string]int32{}, statuses: map[pod.Key]*v1.Pod{},
 		rolls: rolls{ready: map[string]bool{}},
 	}
@@ -280,11 +285,11 @@ func (w *world) signal(id, signal string, from *process) {
 }
 
 // asking takes note that an instance is asked to end, whether or not that reaches it.
-func (w *world) asking(id string) {
+func (w *world) asking(id string, by *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if i := w.instances[id]; i != nil && i.asked.IsZero() {
-		i.asked = time.Now()
+		i.asked, i.askedBy = time.Now(), by
 	}
 }
 
@@ -366,7 +371,19 @@ func (w *world) powerOff(lose bool) {
 	if !lose {
 		return
 	}
-	w.disk.PowerCut(func(uid pod.UID) bool { return chance(scatter(w.seed, "lose "+string(uid), uint64(w.boot)), 3) })
+	lost := w.disk.PowerCut(func(uid pod.UID) bool {
+		return chance(scatter(w.seed, "lose "+string(uid), uint64(w.boot)), 3)
+	})
+	for _, uid := range lost {
+		draw := scatter(w.seed, "tear "+string(uid), uint64(w.boot))
+		if !chance(draw, 3) {
+			continue
+		}
+		text, _, _ := w.disk.Read(uid)
+		w.disk.Corrupt(uid, text[:len(text)/2*int(draw>>8%2)]) // nothing, or a half
+		w.torn[uid] = true
+		w.step("torn " + string(uid))
+	}
 	for uid := range w.uids {
 		w.forget(uid)
 	}

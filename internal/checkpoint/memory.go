@@ -125,12 +125,15 @@ func (m *Memory) Sync() {
 }
 
 // PowerCut reverts the writes and removals since the last Sync, of those files for which lose
-// returns true.
-func (m *Memory) PowerCut(lose func(uid pod.UID) bool) {
+// returns true. It returns the files that have lost something and were there.
+func (m *Memory) PowerCut(lose func(uid pod.UID) bool) (lost []pod.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for uid := range m.files {
+	for _, uid := range slices.Sorted(maps.Keys(m.files)) {
 		before, was := m.synced[uid]
+		if lose(uid) && m.files[uid].stamp != before.stamp {
+			lost = append(lost, uid)
+		}
 		switch {
 		case !lose(uid):
 		case was:
@@ -145,6 +148,7 @@ func (m *Memory) PowerCut(lose func(uid pod.UID) bool) {
 		}
 	}
 	m.synced = maps.Clone(m.files)
+	return lost
 }
 
 // RunPath implements Disk.

@@ -163,6 +163,7 @@ type givenSignals struct {
 	Signalled *ago `json:"signalled,omitempty"`
 	Killed    *ago `json:"killed,omitempty"`
 	Hooking   bool `json:"hooking,omitempty"`
+	HookRuns  int  `json:"hookRuns,omitempty"`
 }
 
 // givenProbes is what the probes and the postStart hook of an instance report.
@@ -247,7 +248,8 @@ func (g given) into(in *Input) {
 	}
 	for id, s := range g.Signals {
 		in.Signalled[id] = pod.Signals{
-			Asked: s.Asked.time(), Hooked: s.Hooked.time(), Signalled: s.Signalled.time(), Killed: s.Killed.time(), Hooking: s.Hooking,
+			Asked: s.Asked.time(), Hooked: s.Hooked.time(), Signalled: s.Signalled.time(), Killed: s.Killed.time(),
+			Hooking: s.Hooking, HookRuns: s.HookRuns,
 		}
 	}
 	for id, p := range g.Probes {

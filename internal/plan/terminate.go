@@ -80,7 +80,7 @@ func (t terminator) instance(c pod.Container, g Termination, why string) {
 	case preStopDue(c, s) && hook > 0:
 		t.plan.add(RunPreStop{ID: c.ID, Container: c.Name, Grace: hook, Why: why, Yields: t.wholePod && !t.goesOn})
 		t.plan.wakeIn(hook)
-	case !s.Asked.IsZero() && s.Signalled.IsZero() && c.PreStop && s.Hooked.IsZero() && hook > 0:
+	case !s.Asked.IsZero() && s.Signalled.IsZero() && s.Hooking && hook > 0:
 		t.plan.wakeIn(hook) // the hook is still running
 	case s.Asked.IsZero() || s.Signalled.IsZero():
 		// If the grace period has begun, podrun may have been killed while it sent the stop signal:
@@ -152,11 +152,14 @@ func (t terminator) began(o pod.Observed, c pod.Container) time.Time {
 	return first
 }
 
+// maxHookRuns is how often a preStop hook is begun: once more if podrun was killed while it ran.
+const maxHookRuns = 2
+
 // preStopDue reports whether the instance's preStop hook is to be run: it has not been run, or it was
 // run by a podrun that was killed meanwhile. In the second case it gets what is left of the grace
 // period.
 func preStopDue(c pod.Container, s pod.Signals) bool {
-	return c.PreStop && !s.Hooking && s.Hooked.IsZero() && s.Signalled.IsZero()
+	return c.PreStop && !s.Hooking && s.HookRuns < maxHookRuns && s.Hooked.IsZero() && s.Signalled.IsZero()
 }
 
 func isAlive(c pod.Container) bool { return c.State == pod.Running || c.State == pod.Unknown }

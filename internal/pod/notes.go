@@ -12,6 +12,8 @@ type Signals struct {
 	// Asked is when the grace period began: with the preStop hook if there is one, else with the
 	// stop signal.
 	Asked time.Time `json:",omitzero"`
+	// HookRuns is how many podrun processes have begun the preStop hook, or were to: it is counted before.
+	HookRuns int `json:",omitzero"`
 	// Hooked is when the preStop hook ended.
 	Hooked time.Time `json:",omitzero"`
 	// Signalled is when the stop signal was sent, Killed when SIGKILL was sent.

@@ -136,6 +136,37 @@ func TestPreStopGoesOnAfterARestart(t *testing.T) {
 	})
 }
 
+// TestPreStopRunsTwiceAtMost: however often podrun is killed while the hook runs.
+func TestPreStopRunsTwiceAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.OnExec(commands(map[string]func() int{"hang": always(-1)}))
+		h := start(t, rt)
+		p := web()
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: execHook("hang")}
+		h.want(p)
+		for range 3 {
+			h.want()
+			after(time.Second)
+			rt.CutAfter(0)
+			h.stop()
+			rt.CutAfter(-1)
+			h = start(t, rt)
+		}
+		defer h.stop()
+		h.want()
+		after(time.Second)
+		if n := len(execs(rt)); n != 2 {
+			t.Errorf("the hook ran %d times", n)
+		}
+		if got := callsOf(rt, "SignalContainer "); len(got) == 0 {
+			t.Error("no stop signal follows it")
+		}
+		after(30 * time.Second)
+		h.wantEmpty()
+	})
+}
+
 // TestAVerdictOutlivesPodrun: an instance that failed its probe and then exited with 0 at its stop
 // signal has not completed, even if podrun was killed meanwhile.
 func TestAVerdictOutlivesPodrun(t *testing.T) {

@@ -262,8 +262,12 @@ func (r *Hooks) PreStop(ctx context.Context, st revision.State, seen pod.Observe
 			s.Hooked = time.Now()
 			break
 		}
-		s.Hooking = true
+		// Saved before it runs: podrun may be killed while it does.
+		s.Hooking, s.HookRuns = true, s.HookRuns+1
+		r.results.instances.signalled[a.ID] = s
+		r.notes.Save(st, seen, a.ID)
 		r.run(ctx, &hook{id: c.ID, container: c.Name, pre: true}, r.target(p, spec, seen, c), spec.Lifecycle.PreStop)
+		return nil
 	}
 	r.results.instances.signalled[a.ID] = s
 	r.notes.Save(st, seen, a.ID)

@@ -27,6 +27,7 @@ func testNotes(t *testing.T, s subject) {
 	}
 	must(t, s.Note(p.UID, c.ID, e))
 	e.Asked, e.Signalled, e.Hooked = now, now.Add(time.Second), now.Add(time.Millisecond)
+	e.HookRuns = 1
 	e.Hooking = true // not recorded: it is true only in the process that runs the hook
 	must(t, s.Note(p.UID, c.ID, e))
 	e.Hooking = false
