@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -156,6 +157,47 @@ func TestValidateOnTerminal(t *testing.T) {
 		if code != cli.ExitFailed || strings.ContainsFunc(text, acts) || !strings.Contains(text, `\u202e`) {
 			t.Errorf("%s: exit code %d, %q", form, code, text)
 		}
+	}
+}
+
+// TestPodsOnTerminal: no control character that a container or a manifest has put into a status reaches a terminal, whatever
+// the form of output; other programs get it as it is.
+func TestPodsOnTerminal(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "status"), 0o700))
+	const hostile = `a\u001b]0;title\u0007\u001b[2J\r\u202e`
+	must(t, os.WriteFile(filepath.Join(dir, "status", "default_web-n.json"), []byte(`{"metadata": {"name": "web-n", "namespace": "default",
+		"annotations": {"note": "`+hostile+`"}}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i", "command": ["`+hostile+`"]}]},
+		"status": {"phase": "Failed", "reason": "Error", "message": "`+hostile+`", "containerStatuses": [{"name": "c",
+		"state": {"terminated": {"exitCode": 1, "reason": "Error", "message": "`+hostile+`"}}}]}}`), 0o600))
+	flags := []string{"--run-dir", dir, "--root-dir", t.TempDir(), "--log-dir", t.TempDir()}
+	run := func(to *os.File, out io.Writer, args ...string) int {
+		a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: out, ErrOut: out}}
+		if to != nil {
+			a.Out, a.ErrOut = to, to
+		}
+		root := a.root()
+		root.SetArgs(append(args, flags...))
+		return a.exit(root.ExecuteContext(t.Context()))
+	}
+	for _, args := range [][]string{
+		{"get", "pods"}, {"get", "pods", "-o", "wide"}, {"get", "pods", "-o", "yaml"}, {"get", "pods", "-o", "json"}, {"get", "all"},
+		{"get", "pods", "-o", "jsonpath={.items[*].metadata.annotations.note}"}, {"get", "pods", "-o", "manifest"},
+		{"get", "pods", "-o", "custom-columns=NOTE:.metadata.annotations.note"}, {"describe", "pod", "web"},
+		{"get", "pods", "-o", `go-template={{range .items}}{{.status.message}}{{end}}`},
+	} {
+		terminal, written := openTerminal(t)
+		code := run(terminal, nil, args...)
+		text := written()
+		acts := func(c rune) bool { return c != '\n' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c)) }
+		colours := regexp.MustCompile("\x1b\\[[0-9]+m") // podrun's own
+		if code != 0 || text == "" || strings.ContainsFunc(colours.ReplaceAllString(text, ""), acts) {
+			t.Errorf("%q: exit code %d, %q", args, code, text)
+		}
+	}
+	var out bytes.Buffer
+	if run(nil, &out, "get", "pod", "web", "-o", "jsonpath={.metadata.annotations.note}"); !strings.HasPrefix(out.String(), "a\x1b]0;title\a\x1b[2J\r\u202e") {
+		t.Errorf("to a program: %q", out.String())
 	}
 }
 
