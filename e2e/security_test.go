@@ -217,3 +217,65 @@ func TestFileModes(t *testing.T) {
 		t.Errorf("only %d files", seen)
 	}
 }
+
+// TestRestrictedPod: a pod that --pod-security restricted allows has no way to be root: each field that the level demands is
+// refused if it is missing, and has its effect on the process, which has a Secret's variable and volumes of every kind that
+// the level has.
+func TestRestrictedPod(t *testing.T) {
+	n := newNode(t)
+	const pod = `apiVersion: v1
+kind: Secret
+metadata: {name: s}
+stringData: {k: v}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: c}
+spec:
+  restartPolicy: Never
+  securityContext:
+    runAsNonRoot: true
+    seccompProfile: {type: RuntimeDefault}
+    runAsUser: 1000
+  volumes:
+  - {name: e, emptyDir: {}}
+  - {name: s, secret: {secretName: s}}
+  - {name: p, projected: {sources: [{secret: {name: s}}, {downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}}]}}
+  - {name: c, persistentVolumeClaim: {claimName: mine}}
+  containers:
+  - name: c
+    image: ` + box + `
+    imagePullPolicy: Never
+    command: [sh, -c, "grep -E '^(Uid|CapPrm|CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; cat /s/k /p/name; echo $K; touch /root-owned; mount -t tmpfs x /e; true"]
+    env: [{name: K, valueFrom: {secretKeyRef: {name: s, key: k}}}, {name: PODRUN_WITHHELD, value: /etc}]
+    volumeMounts: [{name: e, mountPath: /e}, {name: s, mountPath: /s}, {name: p, mountPath: /p}, {name: c, mountPath: /c}]
+    securityContext:
+      allowPrivilegeEscalation: false
+      capabilities: {drop: [ALL]}
+`
+	r := n.once(pod, "--pod-security=restricted", "--logs=all", "--rm")
+	want := "Uid:\t1000\t1000\t1000\t1000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\nvc-nv\n"
+	if r.code != 0 || !strings.HasPrefix(r.stdout, want) {
+		t.Errorf("%d: %q, %s", r.code, r.stdout, r.stderr)
+	}
+	for _, denied := range []string{"/root-owned: Permission denied", "permission denied (are you root?)"} {
+		if !strings.Contains(strings.ToLower(r.stdout+r.stderr), strings.ToLower(denied)) {
+			t.Errorf("not denied: %s: %q, %s", denied, r.stdout, r.stderr)
+		}
+	}
+	for _, demanded := range []string{
+		"    runAsNonRoot: true\n", "    seccompProfile: {type: RuntimeDefault}\n", "      allowPrivilegeEscalation: false\n",
+		"      capabilities: {drop: [ALL]}\n",
+	} {
+		r := n.once(strings.Replace(pod, demanded, "", 1), "--pod-security=restricted")
+		if r.code != 2 || !strings.Contains(r.stderr, "--pod-security restricted does not allow it") {
+			t.Errorf("without %q: %v", demanded, r)
+		}
+	}
+	for _, more := range []string{"hostNetwork: true", "hostPID: true", "hostIPC: true"} {
+		r := n.once(strings.Replace(pod, "spec:\n", "spec:\n  "+more+"\n", 1), "--pod-security=restricted")
+		if r.code != 2 || !strings.Contains(r.stderr, "--pod-security restricted does not allow it") {
+			t.Errorf("with %q: %v", more, r)
+		}
+	}
+}
