@@ -237,6 +237,12 @@ func TestExamples(t *testing.T) {
 		n.write(filepath.Base(example), fit)
 	}
 	n.serve()
+	n.await("the manifests to be read", func() error {
+		if r := n.run("get", "deployment", "shop"); r.code != 0 {
+			return errors.New(r.stderr)
+		}
+		return nil
+	})
 	services := []string{"web", "db", "app", "private", "deployment/shop"}
 	n.ok(append([]string{"wait", "--for=condition=Ready", "--timeout=5m"}, services...)...)
 	n.ok("wait", "--for=condition=Ready", "--timeout=5m", "-n", "kube-system", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")

@@ -77,12 +77,13 @@ func newLoad(t *testing.T, url string) *load {
 }
 
 func (l *load) ask(client *http.Client, url string) {
+	began := time.Now()
 	body, err := getBy(client, url)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sent++
 	if err != nil {
-		l.failed = append(l.failed, err)
+		l.failed = append(l.failed, fmt.Errorf("%w, begun at %s and failed after %s", err, began.Format(time.TimeOnly), time.Since(began)))
 	}
 	l.answered[strings.TrimSpace(body)]++
 }
