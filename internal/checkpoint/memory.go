@@ -131,11 +131,12 @@ func (m *Memory) PowerCut(lose func(uid pod.UID) bool) (lost []pod.UID) {
 	defer m.mu.Unlock()
 	for _, uid := range slices.Sorted(maps.Keys(m.files)) {
 		before, was := m.synced[uid]
-		if lose(uid) && m.files[uid].stamp != before.stamp {
+		loses := lose(uid)
+		if loses && m.files[uid].stamp != before.stamp {
 			lost = append(lost, uid)
 		}
 		switch {
-		case !lose(uid):
+		case !loses:
 		case was:
 			m.files[uid] = before
 		default:

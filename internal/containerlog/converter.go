@@ -290,17 +290,17 @@ func (c *converter) openLog() error {
 // makeLogDir makes the directories of the log and opens the inner one. A group may be able to write
 // the log directory, so links there are not followed.
 func (c *converter) makeLogDir() (*os.File, error) {
-	root, names := c.split(c.logPath)
+	root, names := split(c.logPath)
 	if err := os.MkdirAll(root, layout.ModeLogs); err != nil {
 		return nil, err
 	}
 	return sys.MkdirBeneath(root, layout.ModeLogs, names[:2]...)
 }
 
-// split returns the log directory and the names of what leads from there to one of the log's files:
-// the directories of the pod and the container, and the file.
-func (c *converter) split(path string) (root string, names []string) {
-	container := filepath.Dir(c.logPath)
+// split returns the log directory and the names of what leads from there to one of a log's files: the
+// directories of the pod and the container, and the file.
+func split(path string) (root string, names []string) {
+	container := filepath.Dir(path)
 	pod := filepath.Dir(container)
 	return filepath.Dir(pod), []string{filepath.Base(pod), filepath.Base(container), filepath.Base(path)}
 }

@@ -87,19 +87,17 @@ func (c *converter) renameLog() error {
 // whatever others rename meanwhile. It follows no link below the log directory, which others may be able
 // to write: what podrun renames and removes there are its own files.
 func held(log string) (path string, release func(), err error) {
-	container := filepath.Dir(log)
-	pod := filepath.Dir(container)
-	root, err := os.OpenFile(filepath.Dir(pod), unix.O_PATH|unix.O_DIRECTORY, 0)
+	logs, names := split(log)
+	root, err := os.OpenFile(logs, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return "", nil, err
 	}
 	defer root.Close()
-	name := filepath.Join(filepath.Base(pod), filepath.Base(container))
-	dir, err := sys.OpenBeneath(root, name, sys.NoLinks, os.O_RDONLY|unix.O_DIRECTORY)
+	dir, err := sys.OpenBeneath(root, filepath.Join(names[:2]...), sys.NoLinks, os.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return "", nil, err
 	}
-	return filepath.Join(sys.FDPath(int(dir.Fd())), filepath.Base(log)), func() { dir.Close() }, nil
+	return filepath.Join(sys.FDPath(int(dir.Fd())), names[2]), func() { dir.Close() }, nil
 }
 
 // isAt reports whether the open log is the file at path.
@@ -127,7 +125,7 @@ func (c *converter) openRecorded() (*os.File, error) {
 		}
 	}
 	for _, path := range paths {
-		root, names := c.split(path)
+		root, names := split(path)
 		f, err := sys.OpenRegular(root, filepath.Join(names...), sys.NoLinks, os.O_RDWR)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, sys.ErrNotRegular) { // podrun writes no others
 			continue

@@ -110,8 +110,17 @@ func (w *Workload) name(index int) string {
 // Rolling returns how the workload's pods are replaced by and by, and whether they are. Those of a StatefulSet are
 // replaced from the last one to the first.
 func (w *Workload) Rolling() (rollouts.Strategy, bool) {
-	var surge, unavailable *intstr.IntOrString
-	switch o := w.Object.(type) {
+	surge, unavailable := RollingUpdate(w.Object)
+	if unavailable == nil {
+		return rollouts.Strategy{}, false
+	}
+	return rollouts.Scaled(surge, unavailable, w.Replicas, MinReady(w.Object)), true
+}
+
+// RollingUpdate returns how many pods of a workload may be too many and how many may be missing during an update, as
+// its document says; nil where it says nothing.
+func RollingUpdate(o runtime.Object) (surge, unavailable *intstr.IntOrString) {
+	switch o := o.(type) {
 	case *appsv1.Deployment:
 		if r := o.Spec.Strategy.RollingUpdate; r != nil {
 			surge, unavailable = r.MaxSurge, r.MaxUnavailable
@@ -125,10 +134,7 @@ func (w *Workload) Rolling() (rollouts.Strategy, bool) {
 			surge, unavailable = r.MaxSurge, r.MaxUnavailable
 		}
 	}
-	if unavailable == nil {
-		return rollouts.Strategy{}, false
-	}
-	return rollouts.Scaled(surge, unavailable, w.Replicas, MinReady(w.Object)), true
+	return surge, unavailable
 }
 
 // PodKey returns the key of the pod with an index.

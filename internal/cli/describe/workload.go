@@ -11,7 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/event"
@@ -32,10 +32,6 @@ type Warnings interface {
 // `TYPE NAME...` or `TYPE/NAME...` name: each workload but a CronJob is followed by its pods. names are the names of
 // the arguments, as query.PodNames returns them.
 func (d *Printer) Selected(ctx context.Context, r *query.Reader, s query.Selection, args, names []string) error {
-	pods, err := r.Settled()
-	if err != nil {
-		return err
-	}
 	named, workloadNames, is := query.WorkloadArgs(args)
 	shown := 0
 	var missing []error
@@ -49,12 +45,11 @@ func (d *Printer) Selected(ctx context.Context, r *query.Reader, s query.Selecti
 		}
 		missing = append(missing, absent...)
 		for _, o := range objects {
-			of := query.PodsOf(pods, o.ID)
 			if shown == 0 {
-				d.Warn.WarnOfAge(of)
+				d.Warn.WarnOfAge(o.Pods)
 			}
 			d.gap(&shown)
-			if err := d.workload(ctx, o, of, &shown); err != nil {
+			if err := d.workload(ctx, o, &shown); err != nil {
 				return err
 			}
 		}
@@ -71,7 +66,7 @@ func (d *Printer) Selected(ctx context.Context, r *query.Reader, s query.Selecti
 			}
 		}
 	}
-	err = errors.Join(missing...)
+	err := errors.Join(missing...)
 	if err != nil {
 		d.Warn.WarnOfManifests()
 	} else if shown == 0 {
@@ -89,7 +84,8 @@ func (d *Printer) gap(shown *int) {
 }
 
 // workload prints the details of a workload, what has happened to it, and its pods.
-func (d *Printer) workload(ctx context.Context, o query.Object, pods []*v1.Pod, shown *int) error {
+func (d *Printer) workload(ctx context.Context, o query.Object, shown *int) error {
+	pods := o.Pods
 	var err error
 	switch object := o.Object.(type) {
 	case *batchv1.CronJob:
@@ -99,7 +95,7 @@ func (d *Printer) workload(ctx context.Context, o query.Object, pods []*v1.Pod, 
 		d.job(object)
 		err = d.jobEvents(object, pods)
 	default:
-		d.replicas(o, pods)
+		d.replicas(o)
 		err = d.eventsOf(o.ID)
 	}
 	if err != nil {
@@ -125,7 +121,7 @@ func (d *Printer) eventsOf(id workload.ID) error {
 
 // replicas prints the details of a Deployment, ReplicaSet, StatefulSet or DaemonSet, in the words of kubectl describe
 // where it has them.
-func (d *Printer) replicas(o query.Object, pods []*v1.Pod) {
+func (d *Printer) replicas(o query.Object) {
 	d.line(0, "Name", o.Key.Name)
 	d.line(0, "Namespace", o.Key.Namespace)
 	d.line(0, "Kind", string(o.Kind))
@@ -142,7 +138,7 @@ func (d *Printer) replicas(o query.Object, pods []*v1.Pod) {
 	d.line(0, "Replicas", fmt.Sprintf("%d desired | %d updated | %d total | %d available | %d unavailable",
 		s.Desired, s.Updated, s.Current, s.Available, max(s.Desired, s.Current)-s.Available))
 	phases := map[v1.PodPhase]int{}
-	for _, p := range pods {
+	for _, p := range o.Pods {
 		phases[p.Status.Phase]++
 	}
 	d.line(0, "Pods Status", fmt.Sprintf("%d Running / %d Waiting / %d Succeeded / %d Failed",
@@ -165,27 +161,18 @@ func (d *Printer) replicas(o query.Object, pods []*v1.Pod) {
 
 // updates returns the selector of a workload, the type of its update strategy, and how many pods may be missing or too
 // many during an update. Each is nil or "" if the workload has none.
-func updates(object any) (selector *metav1.LabelSelector, strategy, rolling string) {
-	var surge, unavailable *intstr.IntOrString
+func updates(object runtime.Object) (selector *metav1.LabelSelector, strategy, rolling string) {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
 		selector, strategy = o.Spec.Selector, string(o.Spec.Strategy.Type)
-		if r := o.Spec.Strategy.RollingUpdate; r != nil {
-			surge, unavailable = r.MaxSurge, r.MaxUnavailable
-		}
 	case *appsv1.ReplicaSet:
 		selector = o.Spec.Selector
 	case *appsv1.StatefulSet:
 		selector, strategy = o.Spec.Selector, string(o.Spec.UpdateStrategy.Type)
-		if r := o.Spec.UpdateStrategy.RollingUpdate; r != nil {
-			unavailable = r.MaxUnavailable
-		}
 	case *appsv1.DaemonSet:
 		selector, strategy = o.Spec.Selector, string(o.Spec.UpdateStrategy.Type)
-		if r := o.Spec.UpdateStrategy.RollingUpdate; r != nil {
-			surge, unavailable = r.MaxSurge, r.MaxUnavailable
-		}
 	}
+	surge, unavailable := workload.RollingUpdate(object)
 	if unavailable != nil {
 		rolling = unavailable.String() + " max unavailable"
 	}

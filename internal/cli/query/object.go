@@ -29,6 +29,8 @@ type Object struct {
 	// the pods are left.
 	Object  runtime.Object
 	Summary workload.Summary
+	// Pods are those that exist.
+	Pods []*v1.Pod
 	// Since is when the template was first read, or when a run of a Job began.
 	Since time.Time
 	// Manifest is the path of the manifest; "" if it is no file or is not known.
@@ -54,12 +56,12 @@ func (r *Reader) Workloads(kind workload.Kind) ([]Object, error) {
 		if one.Kind != kind {
 			continue
 		}
-		o := Object{ID: id, Object: newObject(kind), Manifest: one.Manifest}
+		o := Object{ID: id, Object: newObject(kind), Pods: PodsOf(pods, id), Manifest: one.Manifest}
 		if err := json.Unmarshal(one.Object, o.Object); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", id, err)
 		}
 		o.Since, _ = time.Parse(time.RFC3339, one.Seen) // else its age is not known
-		o.Summary = one.Summarize(o.Object, PodsOf(pods, id), time.Now())
+		o.Summary = one.Summarize(o.Object, o.Pods, time.Now())
 		all = append(all, o.complete())
 	}
 	for _, p := range pods {
@@ -68,9 +70,8 @@ func (r *Reader) Workloads(kind workload.Kind) ([]Object, error) {
 			continue
 		}
 		has[id] = true
-		of := PodsOf(pods, id)
-		o := Object{ID: id, Object: newObject(kind), Since: p.CreationTimestamp.Time}
-		o.Summary = workload.Summarize(o.Object, len(of), of, func(*v1.Pod) bool { return true }, time.Now())
+		o := Object{ID: id, Object: newObject(kind), Pods: PodsOf(pods, id), Since: p.CreationTimestamp.Time}
+		o.Summary = workload.Summarize(o.Object, len(o.Pods), o.Pods, func(*v1.Pod) bool { return true }, time.Now())
 		all = append(all, o.complete())
 	}
 	slices.SortFunc(all, func(a, b Object) int {

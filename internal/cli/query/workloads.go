@@ -78,10 +78,10 @@ func TypesAndNames(args []string) (kinds []workload.Kind, names []string, err er
 		return nil, nil, fmt.Errorf("%s: name objects of one type", strings.Join(args, " "))
 	}
 	for resource := range strings.SplitSeq(args[0], ",") {
-		if resource == typeAll && len(args) > 1 {
-			return nil, nil, errors.New("all has no names: name objects of one type")
-		}
 		if resource == typeAll {
+			if len(args) > 1 {
+				return nil, nil, errors.New("all has no names: name objects of one type")
+			}
 			return append([]workload.Kind{""}, Kinds()...), nil, nil
 		}
 		kind := WorkloadKind(resource)

@@ -71,10 +71,10 @@ func (l *Logs) Select(r Run, which string) {
 			if which != "stream" {
 				e.log = l.Dirs.ContainerLog(key, p.UID, s.Name, int(s.RestartCount))
 			}
-			if problem != "" {
+			switch {
+			case problem != "":
 				e.title, said = fmt.Sprintf("%s container %s %s", key, s.Name, problem), true
-			}
-			if problem == "" && !l.Groups.enabled() {
+			case !l.Groups.enabled():
 				e.title = fmt.Sprintf("%s container %s: %s", key, s.Name, stateOf(s))
 				well = append(well, e)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/query"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/workload"
 )
@@ -35,11 +36,7 @@ func (r Restarter) Restart(ctx context.Context, o RestartOptions) error {
 	if err := errors.Join(append(missing, err)...); err != nil {
 		return err
 	}
-	pods, err := r.Reader.Settled()
-	if err != nil {
-		return err
-	}
-	pods = slices.DeleteFunc(query.PodsOf(pods, id), func(p *v1.Pod) bool {
+	pods := slices.DeleteFunc(objects[0].Pods, func(p *v1.Pod) bool {
 		return p.DeletionTimestamp != nil || status.Ended(p)
 	})
 	if len(pods) == 0 {
@@ -60,14 +57,14 @@ func (r Restarter) Restart(ctx context.Context, o RestartOptions) error {
 			err = r.available(ctx, p, settled, o.Timeout)
 		}
 		if err != nil {
-			return r.untouched(err, pods[i+1:])
+			return untouched(err, pods[i+1:])
 		}
 	}
 	return nil
 }
 
 // untouched adds to an error which pods were therefore not restarted.
-func (r Restarter) untouched(err error, left []*v1.Pod) error {
+func untouched(err error, left []*v1.Pod) error {
 	if len(left) == 0 {
 		return err
 	}
@@ -87,17 +84,13 @@ func (r Restarter) untouched(err error, left []*v1.Pod) error {
 func (r Restarter) available(ctx context.Context, p *v1.Pod, settled, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout+settled, errLate)
 	defer cancel()
-	ready, err := query.ParseCondition("condition=" + string(v1.PodReady))
-	if err != nil {
-		return err
-	}
 	var since time.Time
-	err = r.Reader.OnChange(ctx, r.Reader.Dirs.StatusFiles().Dir(), func() (bool, error) {
+	err := r.Reader.OnChange(ctx, r.Reader.Dirs.StatusFiles().Dir(), func() (bool, error) {
 		now, err := r.current(p)
 		if err != nil {
 			return false, err
 		}
-		if !ready(now) {
+		if !pod.IsReady(now) {
 			since = time.Time{}
 			return false, nil
 		}

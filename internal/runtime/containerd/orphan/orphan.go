@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -239,7 +240,12 @@ func (o *Cleaner) killIdleShims(ctx context.Context, key pod.Key, served map[int
 	if len(served) == 0 {
 		return nil
 	}
-	if serves, err := o.serves(ctx, key); err != nil || serves {
+	if idle, err := o.Idle(ctx, key, ""); err != nil || !idle {
+		return err
+	}
+	found, err := o.lookup.OfPod(ctx, key, nil)
+	runs := func(c containers.Container) bool { return len(instance.Processes(instance.CgroupOf(c))) > 0 }
+	if err != nil || slices.ContainsFunc(found, runs) {
 		return err // they are killed with the last of the pod's containers
 	}
 	for shim := range served {
@@ -261,23 +267,6 @@ func (o *Cleaner) killIdleShims(ctx context.Context, key pod.Key, served map[int
 		}
 	}
 	return nil
-}
-
-// serves reports whether a container of the pod has a task or, unknown to containerd, a process.
-func (o *Cleaner) serves(ctx context.Context, key pod.Key) (bool, error) {
-	found, err := o.lookup.OfPod(ctx, key, nil)
-	if err != nil {
-		return false, err
-	}
-	for _, c := range found {
-		if t, err := o.lookup.Task(ctx, c.ID); err != nil || t != nil {
-			return t != nil, err
-		}
-		if len(instance.Processes(instance.CgroupOf(c))) > 0 {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // Idle reports whether containerd has no task of the pod or, if group is not empty, of that shim
