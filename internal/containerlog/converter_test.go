@@ -90,6 +90,7 @@ func FuzzSameBytesOut(f *testing.F) {
 	f.Add([]byte("a\nb"), []byte("err\n"), uint64(1), uint16(3), uint16(0))
 	f.Add(bytes.Repeat([]byte("0123456789"), 5000), []byte("\n\n"), uint64(2), uint16(20000), uint16(1))
 	f.Add([]byte("2026-01-02T15:04:05.000000000Z stderr F fake\n"), []byte{}, uint64(3), uint16(1), uint16(0))
+	f.Add([]byte("a\n2026-01-02T15:04:05.000000000Z stderr F fake\n"), []byte{}, uint64(3), uint16(1000), uint16(0))
 	f.Add(bytes.Repeat([]byte("a line\n"), 300), bytes.Repeat([]byte("xyz"), 20000), uint64(4), uint16(500), uint16(900))
 	f.Fuzz(func(t *testing.T, out, errOut []byte, seed uint64, most, size uint16) {
 		r := newFixture(t)

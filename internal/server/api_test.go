@@ -171,7 +171,7 @@ func TestPodsAreAPodList(t *testing.T) {
 }
 
 func TestOtherHosts(t *testing.T) {
-	h := onlyLocalHost(handler(fakeNode{}))
+	h := ListenOptions{Address: "127.0.0.1:0"}.guard(handler(fakeNode{}))
 	for host, want := range map[string]int{
 		"127.0.0.1:10255": 200, "localhost": 200, "[::1]:1": 200, "[::1]": 200, "127.0.0.2": 200,
 		"evil.example": 421, "127.0.0.1.evil.example:80": 421, "": 421, "10.0.0.1:80": 421,

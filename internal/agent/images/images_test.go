@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -68,7 +69,16 @@ func TestLoad(t *testing.T) {
 	load := func(want int, why string) {
 		t.Helper()
 		s.loads = 0
-		if a.Load(t.Context(), s); s.loads != want || !s.images["a:1"] {
+		waits := time.AfterFunc(10*time.Second, func() { // it gets a writer, so that the test ends
+			if f, err := os.OpenFile(filepath.Join(dirs.ImageFiles().Archives(), "f.tar"), os.O_RDWR, 0); err == nil {
+				f.Close()
+			}
+		})
+		a.Load(t.Context(), s)
+		if !waits.Stop() {
+			t.Fatalf("%s: it waits for the writer of a pipe", why)
+		}
+		if s.loads != want || !s.images["a:1"] {
 			t.Errorf("%s: %d loads, %v", why, s.loads, s.images)
 		}
 	}

@@ -48,6 +48,7 @@ type source struct {
 	t    testing.TB
 	out  chan manifest.Snapshot
 	last manifest.Snapshot
+	full bool // no snapshot may say that there is nothing
 }
 
 func startFile(t testing.TB, path string) *source {
@@ -99,6 +100,9 @@ func (s *source) until(want string) manifest.Snapshot {
 		case s.last = <-s.out:
 			if says(s.last) == want {
 				return s.last
+			}
+			if s.full && says(s.last) == "" {
+				s.t.Fatalf("want %q, and it says that there is nothing", want)
 			}
 		case <-deadline:
 			s.t.Fatalf("want %q, last heard %q (%v)", want, says(s.last), s.last)
@@ -202,6 +206,7 @@ func TestFileSourceNeverTakesAVanishedDirectoryForAnEmptyOne(t *testing.T) {
 	s.until("")
 	put(t, filepath.Join(dir, "a.yaml"), podText("a", "i:1"))
 	s.until("a=i:1")
+	s.full = true
 	move(t, dir, dir+".away")
 	s.until("error")
 	// As a mount point without its file system.
