@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -114,6 +116,51 @@ func TestRollback(t *testing.T) {
 	if got := n.run("history", "web"); got.code == 0 {
 		t.Errorf("the history of a removed pod: %+v", got)
 	}
+}
+
+// TestRollbackToAnImage: the tag of an image that runs comes to refer to one that does not work. The edit with which
+// that is pulled is taken back, and what ran runs again, also if the registry cannot be reached any more.
+func TestRollbackToAnImage(t *testing.T) {
+	n := newNode(t)
+	h := newHub(t)
+	const command = `[ -z "$BROKEN" ] || exit 7; touch /ready; exec sleep 1000`
+	put := func(value string) {
+		t.Helper()
+		text := strings.Replace(changing(command, value), box, h.ref(), 1)
+		n.write("web.yaml", strings.Replace(text, "  - name: c\n", "  - name: c\n    imagePullPolicy: Always\n    securityContext: {runAsUser: 0}\n", 1))
+	}
+	put("first")
+	n.serve()
+	n.ready("web-n")
+	n.awaitHistory("web", "Healthy")
+	first := n.pod("web-n").Status.ContainerStatuses[0].ImageID
+	image, err := tarball.ImageFromPath(setup.tuned, nil)
+	must(t, err)
+	config, err := image.ConfigFile()
+	must(t, err)
+	config.Config.Env = append(config.Config.Env, "BROKEN=1")
+	image, err = mutate.ConfigFile(image, config)
+	must(t, err)
+	h.push("tuned", image)
+	put("second")
+	n.awaitPod("web-n", "run the other image", func(p *v1.Pod) error {
+		if s := p.Status.ContainerStatuses; len(s) == 0 || s[0].ImageID == "" || s[0].ImageID == first {
+			return fmt.Errorf("not yet: %+v", s)
+		}
+		return nil
+	})
+	h.down()
+	p := n.awaitPod("web-n", "be rolled back", func(p *v1.Pod) error {
+		if s := p.Status.ContainerStatuses; p.Annotations[rolledBackWhy] == "" || len(s) == 0 || !s[0].Ready {
+			return fmt.Errorf("not yet: %+v", s)
+		}
+		return nil
+	})
+	_, digest, _ := strings.Cut(first, "@")
+	if s := p.Status.ContainerStatuses[0]; s.ImageID != first || p.Spec.Containers[0].Image != h.ref()+"@"+digest {
+		t.Errorf("it runs %s, as %s, want %s", s.ImageID, p.Spec.Containers[0].Image, first)
+	}
+	n.diff(0)
 }
 
 // awaitHistory waits until podrun history has these results.

@@ -55,7 +55,7 @@ func (s *served) pods() []v1.Pod {
 func (s *served) images() string {
 	var all []string
 	for _, p := range s.pods() {
-		text := strings.TrimSuffix(p.Name, "-n") + "=" + p.Spec.Containers[0].Image
+		text := strings.TrimSuffix(p.Name, "-n") + "=" + strings.TrimSuffix(p.Spec.Containers[0].Image, "@"+fake.Digest)
 		if p.DeletionTimestamp != nil {
 			text += "-"
 		}
@@ -142,6 +142,31 @@ func TestRollback(t *testing.T) {
 		s.o.machine.Boot = "boot-3"
 		s.start()
 		s.show(time.Hour, "web=v:1")
+	})
+}
+
+// TestRollbackToAnImage: a revision that is rolled back to runs the images that it ran, also if their tags refer to others
+// meanwhile, and goes on so if the manifest is edited back to it.
+func TestRollbackToAnImage(t *testing.T) {
+	rollbackTest(t, func(s *served, rt *fake.Runtime) {
+		s.put(rollbackPod("v:1"))
+		s.start()
+		s.show(time.Minute, "web=v:1*")
+		rt.MoveTag("v:1", "sha256:other", fake.Script{Run: time.Second, Exit: 1})
+		s.put(rollbackPod("bad:1"))
+		s.show(5*time.Minute, "web=v:1*!")
+		s.reboot(rt)
+		s.show(time.Minute, "web=v:1*!")
+		s.put(rollbackPod("v:1"))
+		s.show(time.Minute, "web=v:1*")
+		if got := s.pods()[0].Spec.Containers[0].Image; got != "v:1@"+fake.Digest {
+			t.Errorf("it runs %s", got)
+		}
+		s.put(rollbackPod("v:2"))
+		s.show(time.Minute, "web=v:2*")
+		s.put(rollbackPod("v:1")) // a new trial is of what the tag refers to
+		s.show(time.Minute, "web=v:1")
+		s.show(5*time.Minute, "web=v:2*!")
 	})
 }
 

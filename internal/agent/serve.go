@@ -175,6 +175,7 @@ func (s *service) pass(ctx context.Context, in <-chan manifest.Desired, out chan
 		case want := <-in:
 			if s.keeper != nil {
 				s.keeper.Want(s.archives.Needed(want))
+				s.keeper.Hold(images.Held(want))
 			}
 			s.info.SetDesired(want)
 			logged.Report(s.o.Log, want)

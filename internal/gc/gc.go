@@ -34,6 +34,9 @@ type Images interface {
 	// RemoveImage removes an image that no container uses. Its space is free when RemoveImage
 	// returns.
 	RemoveImage(ctx context.Context, name string, force bool) (string, error)
+	// HoldImage makes sure that an image by digest stays when the tag under which it is stored comes to refer to another
+	// one. It does nothing if no tag of its repository refers to it.
+	HoldImage(ctx context.Context, ref string) error
 	// DropFetched removes what interrupted pulls have fetched, and returns the number of these
 	// pulls. The space is free when it returns.
 	DropFetched(ctx context.Context) (int, error)
@@ -105,6 +108,7 @@ type Keeper struct {
 	mu       sync.Mutex
 	wanted   []string
 	sure     bool
+	toHold   map[string]bool      // references by digest; false: it is held
 	needed   map[string]time.Time // when an image was wanted last, since the last inspection of images
 	disks    map[string]usage
 	pressure map[string]string // the cause of the pressure, by the disk's name
@@ -132,6 +136,7 @@ func New(o Options) *Keeper {
 		needed:   map[string]time.Time{},
 		disks:    map[string]usage{},
 		pressure: map[string]string{},
+		toHold:   map[string]bool{},
 		removed:  map[string]int{ReasonAge: 0, ReasonSpace: 0},
 		lastUsed: map[string]time.Time{},
 	}
@@ -147,10 +152,55 @@ func (k *Keeper) Want(refs []string, sure bool) {
 		k.needed[name] = now
 	}
 	if k.wanted, k.sure = refs, sure; sure {
-		select {
-		case k.changed <- struct{}{}:
-		default:
+		k.wake()
+	}
+}
+
+// Hold sets which images, by references with digests, must not be lost when their tags come to refer to other ones. That
+// they are needed, Want says too.
+func (k *Keeper) Hold(refs []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all, more := map[string]bool{}, false
+	for _, ref := range refs {
+		due, known := k.toHold[ref]
+		all[ref] = due || !known
+		more = more || !known
+	}
+	k.toHold = all
+	if more {
+		k.wake()
+	}
+}
+
+// wake has Run look again.
+func (k *Keeper) wake() {
+	select {
+	case k.changed <- struct{}{}:
+	default:
+	}
+}
+
+// hold holds what is to be held. What fails is tried again.
+func (k *Keeper) hold(ctx context.Context) {
+	k.mu.Lock()
+	var due []string
+	for ref, is := range k.toHold {
+		if is {
+			due = append(due, ref)
 		}
+	}
+	k.mu.Unlock()
+	for _, ref := range due {
+		if err := k.o.Images.HoldImage(ctx, ref); err != nil {
+			k.o.Log.Debug("an image that a rollback would run cannot be held", "image", ref, "err", err)
+			continue
+		}
+		k.mu.Lock()
+		if _, still := k.toHold[ref]; still {
+			k.toHold[ref] = false
+		}
+		k.mu.Unlock()
 	}
 }
 
@@ -203,6 +253,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(diskPeriod)
 	defer tick.Stop()
 	for {
+		k.hold(ctx)
 		pressed := k.check()
 		period := imagePeriod
 		if pressed {

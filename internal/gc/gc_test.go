@@ -23,7 +23,17 @@ type store struct {
 	fetched uint64 // bytes that an interrupted pull has fetched
 	other   uint64 // bytes of the disk that are not images'
 	listed  int    // how often images were
+	held    []string
 	err     error
+}
+
+func (s *store) HoldImage(_ context.Context, ref string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.held = append(s.held, ref)
+	}
+	return s.err
 }
 
 func (s *store) ListImages(context.Context) ([]pod.StoredImage, error) {
@@ -31,6 +41,12 @@ func (s *store) ListImages(context.Context) ([]pod.StoredImage, error) {
 	defer s.mu.Unlock()
 	s.listed++
 	return slices.Clone(s.images), s.err
+}
+
+func (s *store) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
 }
 
 func (s *store) DropFetched(context.Context) (int, error) {
@@ -342,6 +358,37 @@ func TestWantedIsUsed(t *testing.T) {
 		s.fill(60)
 		after(diskPeriod)
 		want(t, s, "a c")
+	})
+}
+
+// TestHold: what a rollback would run is held at once, once, and again if that has failed.
+func TestHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore("a")
+		k, stop := keep(t, s, Policy{High: 85, Low: 80}, "a")
+		defer stop()
+		held := func(refs ...string) {
+			t.Helper()
+			synctest.Wait()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if !slices.Equal(s.held, refs) {
+				t.Errorf("held: %v, want %v", s.held, refs)
+			}
+		}
+		k.Hold([]string{"a@1"})
+		held("a@1")
+		k.Hold([]string{"a@1", "b@1"})
+		held("a@1", "b@1")
+		k.Hold(nil)
+		s.fail(runtime.ErrUnavailable)
+		k.Hold([]string{"a@1"})
+		held("a@1", "b@1")
+		s.fail(nil)
+		after(diskPeriod)
+		held("a@1", "b@1", "a@1")
+		after(time.Minute)
+		held("a@1", "b@1", "a@1")
 	})
 }
 

@@ -6,7 +6,22 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload/revisions"
 )
+
+// Held returns, by digest, the images that a rollback would run, although their tags may refer to others meanwhile.
+func Held(want manifest.Desired) []string {
+	var refs []string
+	for _, h := range want.Revisions {
+		if h.Good == nil {
+			continue
+		}
+		for ref, digest := range h.Good.Images {
+			refs = append(refs, revisions.Pinned(ref, digest))
+		}
+	}
+	return refs
+}
 
 // Needed returns the images that pods may be started from: those that manifests name, those of the revisions that a
 // rollback would run, and those loaded from archives, which may not be available anywhere else. sure is false while
@@ -18,6 +33,7 @@ func (a Archives) Needed(want manifest.Desired) (refs []string, sure bool) {
 			pods = append(pods, h.Good.Template)
 		}
 	}
+	refs = Held(want)
 	for _, p := range pods {
 		for _, c := range pod.AllContainers(p) {
 			refs = append(refs, c.Image)

@@ -21,12 +21,17 @@ func TestNeeded(t *testing.T) {
 	}
 	want := manifest.Desired{Complete: true, Pods: map[pod.Key]*v1.Pod{{Name: "web"}: of("web:2")}}
 	want.Revisions = map[workload.ID]*revisions.History{
-		{Kind: workload.Pod}:        {Good: &revisions.Revision{Template: of("web:1")}},
+		{Kind: workload.Pod}: {Good: &revisions.Revision{
+			Template: of("web:1"), Images: map[string]string{"web:1": "sha256:1"},
+		}},
 		{Kind: workload.Deployment}: {},
 	}
 	refs, sure := Archives{Dirs: layout.Dirs{Root: t.TempDir()}}.Needed(want)
 	slices.Sort(refs)
-	if !slices.Equal(refs, []string{"web:1", "web:2"}) || !sure {
+	if !slices.Equal(refs, []string{"web:1", "web:1@sha256:1", "web:2"}) || !sure {
 		t.Errorf("%v, %v", refs, sure)
+	}
+	if held := Held(want); !slices.Equal(held, []string{"web:1@sha256:1"}) {
+		t.Errorf("held: %v", held)
 	}
 }

@@ -103,11 +103,14 @@ func (s *subject) apply() {
 	if s.recorded.Frozen[s.id] {
 		if use, is := revisions.Chosen(history, wanted.ID); is {
 			s.use(use, history.Reason())
+		} else {
+			s.pin(history.Pins(wanted.ID))
 		}
 		return
 	}
+	health, images := s.health(wanted.ID)
 	v := revisions.Judge(revisions.Input{
-		History: history, Wanted: wanted, Health: s.health(wanted.ID), Tried: s.recorded.Tried[s.id],
+		History: history, Wanted: wanted, Health: health, Images: images, Tried: s.recorded.Tried[s.id],
 		Deadline: s.deadline(first) + grace(history), Now: s.recorded.Now,
 		Undo: s.recorded.Undo[revisions.Undo{
 			Kind: string(s.id.Kind), Namespace: s.id.Key.Namespace, Name: s.id.Key.Name, Revision: wanted.ID,
@@ -119,6 +122,20 @@ func (s *subject) apply() {
 	}
 	if v.Use != wanted {
 		s.use(v.Use, v.History.Reason())
+	} else {
+		s.pin(v.History.Pins(wanted.ID))
+	}
+}
+
+// pin has the pods that the manifest has run the images with these digests, by reference.
+func (s *subject) pin(digests map[string]string) {
+	if len(digests) == 0 {
+		return
+	}
+	for _, key := range s.keys {
+		p := s.d.Pods[key].DeepCopy()
+		pinImages(p, digests)
+		s.d.Pods[key] = p
 	}
 }
 
@@ -144,8 +161,9 @@ func (s *subject) revision(p *v1.Pod) *revisions.Revision {
 	return r
 }
 
-// health returns the health of the pods, if they are of the revision.
-func (s *subject) health(id string) revisions.Health {
+// health returns the health of the pods, if they are of the revision, and the digests of the images that they run.
+func (s *subject) health(id string) (health revisions.Health, images map[string]string) {
+	images = map[string]string{}
 	settled := time.Duration(0)
 	if s.made != nil {
 		settled = workload.MinReady(s.made.Object)
@@ -165,12 +183,13 @@ func (s *subject) health(id string) revisions.Health {
 			continue
 		}
 		all[key.Name] = h
+		addImages(images, seen.Pod)
 	}
 	// What has not started may wait for what is not healthy: that is the reason.
 	if started := revisions.Join(all); started.State != revisions.Well || len(waiting) == 0 {
-		return started
+		return started, images
 	}
-	return revisions.Join(waiting)
+	return revisions.Join(waiting), images
 }
 
 // beyond returns the keys of the pods of the revision that there are for the update alone.
@@ -229,6 +248,9 @@ func (s *subject) use(r *revisions.Revision, reason string) {
 			continue
 		}
 		p.Spec.NodeName = wanted.Spec.NodeName
+		if !manifest.SameRun(p, wanted) { // else its containers go on
+			pinImages(p, r.Images)
+		}
 		from := manifest.OriginOf(wanted) // the file may have another name now
 		manifest.Annotate(p, manifest.AnnotationSource, from.Source)
 		manifest.Annotate(p, manifest.AnnotationManifest, from.Path)

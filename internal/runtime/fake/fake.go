@@ -71,8 +71,10 @@ type Engine struct {
 	termCodes map[string]int
 	// scripts maps images to the behaviour of their containers.
 	scripts map[string]Script
-	onExec  Command
-	slow    map[string]*slowPull
+	// moved maps images to the digests that MoveTag has given them.
+	moved  map[string]string
+	onExec Command
+	slow   map[string]*slowPull
 	// watched has what is called when a process ends, by its PID.
 	watched map[int][]func()
 	// ahead is how far the wall clock is ahead of this process's clock.
@@ -125,7 +127,8 @@ func NewEngine(boot string) *Engine {
 	return &Engine{
 		containers: map[string]*container{}, sandboxes: map[string]*sandbox{}, images: map[string]pod.Image{},
 		faults: faults{fail: map[string]error{}, left: -1}, ignoreTerm: map[string]bool{}, termCodes: map[string]int{},
-		scripts: map[string]Script{}, slow: map[string]*slowPull{}, watched: map[int][]func(){}, boot: boot,
+		scripts: map[string]Script{}, moved: map[string]string{}, slow: map[string]*slowPull{},
+		watched: map[int][]func(){}, boot: boot,
 	}
 }
 

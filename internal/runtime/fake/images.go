@@ -3,6 +3,7 @@ package fake
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -44,8 +45,25 @@ func (r imageDriver) Pull(ctx context.Context, ref string, _ ...[]byte) (pod.Ima
 			return pod.Image{}, err
 		}
 	}
-	r.images[ref] = pod.Image{Name: ref, ID: ref + "@sha256:fake"}
-	return r.images[ref], nil
+	return r.store(ref), nil
+}
+
+// Digest is that of every image until MoveTag gives it another one.
+const Digest = "sha256:fake"
+
+// store adds an image, by its digest too if ref has none.
+func (r *Engine) store(ref string) pod.Image {
+	i := pod.Image{Name: ref, ID: ref}
+	if !strings.Contains(ref, "@") {
+		digest := r.moved[ref]
+		if digest == "" {
+			digest = Digest
+		}
+		i.ID += "@" + digest
+		r.images[i.ID] = pod.Image{Name: i.ID, ID: i.ID}
+	}
+	r.images[ref] = i
+	return i
 }
 
 // slowPull is the progress of a pull that does not complete until it is changed.
@@ -94,6 +112,14 @@ func (r imageDriver) Show(ctx context.Context, image pod.Image, uid pod.UID, vol
 func (r *Engine) AddImage(ref string, s Script) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.images[ref] = pod.Image{Name: ref, ID: ref + "@sha256:fake"}
-	r.scripts[ref] = s
+	i := r.store(ref)
+	r.scripts[ref], r.scripts[i.ID] = s, s
+}
+
+// MoveTag makes ref refer to an image with another digest and another behaviour. The former one stays, by its digest.
+func (r *Engine) MoveTag(ref, digest string, s Script) {
+	r.mu.Lock()
+	r.moved[ref] = digest
+	r.mu.Unlock()
+	r.AddImage(ref, s)
 }

@@ -24,6 +24,9 @@ type Revision struct {
 	// ConfigMaps and Secrets are those that the pods refer to, by name. Secrets are not stored.
 	ConfigMaps map[string]*v1.ConfigMap `json:"configMaps,omitempty"`
 	Secrets    map[string]*v1.Secret    `json:"-"`
+	// Images are the digests of the images that its containers ran when it was healthy, by the references that Template
+	// has for them. A digest says what a reference meant then.
+	Images map[string]string `json:"images,omitempty"`
 }
 
 // History is what is recorded of the revisions of a pod or workload. It is never modified.
@@ -38,6 +41,9 @@ type History struct {
 	Overdue bool `json:"overdue,omitempty"`
 	// RolledBack is the ID of the revision that Good runs in place of, as long as the manifest has it.
 	RolledBack string `json:"rolledBack,omitempty"`
+	// Pinned says that Good was rolled back to, so that it runs with the Images that it had, also if the manifest then
+	// is edited back to it.
+	Pinned bool `json:"pinned,omitempty"`
 	// Past are the outcomes of the revisions, the newest last.
 	Past []Outcome `json:"past,omitempty"`
 }
@@ -97,8 +103,9 @@ type Input struct {
 	History *History
 	// Wanted is the revision that the manifest has.
 	Wanted *Revision
-	// Health is that of Wanted's pods.
+	// Health is that of Wanted's pods, and Images the digests of the images that they run, by reference.
 	Health Health
+	Images map[string]string
 	// Tried is for how long the revision History.Tried is being tried, without the time in which podrun did not run.
 	Tried time.Duration
 	// Deadline is for how long a revision may be tried.
@@ -150,7 +157,7 @@ func Judge(in Input) Verdict {
 		h.RolledBack = ""
 		if in.Undo && h.Previous != nil {
 			h.Past = appended(h.Past, Outcome{wanted.ID, RolledBack, undone, time.Time{}, in.Now})
-			h.RolledBack, h.Good, h.Previous = wanted.ID, h.Previous, nil
+			h.RolledBack, h.Good, h.Previous, h.Pinned = wanted.ID, h.Previous, nil, true
 			return Verdict{History: &h, Use: h.Good}
 		}
 		return Verdict{History: &h, Use: wanted}
@@ -160,11 +167,13 @@ func Judge(in Input) Verdict {
 		return Verdict{History: &h, Use: wanted, Wait: in.Deadline}
 	case in.Undo && h.Good != nil:
 		h.end(RolledBack, undone, in.Now)
-		h.RolledBack = wanted.ID
+		h.RolledBack, h.Pinned = wanted.ID, true
 		return Verdict{History: &h, Use: h.Good}
 	case in.Health.State == Well:
 		h.end(Healthy, "", in.Now)
-		h.Previous, h.Good = h.Good, wanted
+		good := *wanted
+		good.Images = in.Images
+		h.Previous, h.Good, h.Pinned = h.Good, &good, false
 		return Verdict{History: &h, Use: wanted}
 	case h.Overdue:
 		return Verdict{History: &h, Use: wanted, Wait: in.Health.Wait}
@@ -176,8 +185,19 @@ func Judge(in Input) Verdict {
 		return Verdict{History: &h, Use: wanted, Wait: in.Health.Wait}
 	}
 	h.end(RolledBack, "not healthy in time: "+in.Health.Reason, in.Now)
-	h.RolledBack = wanted.ID
+	h.RolledBack, h.Pinned = wanted.ID, true
 	return Verdict{History: &h, Use: h.Good}
+}
+
+// Pinned returns the reference of the image with this digest.
+func Pinned(reference, digest string) string { return reference + "@" + digest }
+
+// Pins returns the digests of the images that a revision is to run with, by reference. h may be nil.
+func (h *History) Pins(revision string) map[string]string {
+	if h == nil || h.Good == nil || h.Good.ID != revision || !h.Pinned {
+		return nil
+	}
+	return h.Good.Images
 }
 
 // Chosen returns the revision that a history has chosen when wanted is what the manifest has. It is for one for which

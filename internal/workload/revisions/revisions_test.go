@@ -40,6 +40,39 @@ func describe(v Verdict) string {
 	return text
 }
 
+// TestPins: a revision that is rolled back to runs the images that it ran when it was healthy, until another one is
+// healthy.
+func TestPins(t *testing.T) {
+	t.Parallel()
+	var h *History
+	judge := func(id string, s State, undo bool, want string) {
+		t.Helper()
+		v := Judge(Input{
+			History: h, Wanted: &Revision{ID: id}, Health: Health{State: s}, Images: map[string]string{"image": "of " + id},
+			Tried: time.Hour, Deadline: time.Minute, Undo: undo,
+		})
+		h = v.History
+		if got := h.Pins(v.Use.ID)["image"]; got != want {
+			t.Errorf("%s: pinned to %q, want %q", id, got, want)
+		}
+	}
+	judge("a", Starting, false, "")
+	judge("a", Well, false, "")
+	judge("a", Starting, false, "")
+	judge("b", Starting, false, "")
+	judge("b", Broken, false, "of a")
+	judge("b", Starting, false, "of a")
+	judge("a", Starting, false, "of a") // edited back
+	judge("c", Starting, false, "")
+	judge("c", Well, false, "")
+	judge("c", Starting, true, "of a") // undone
+	judge("d", Starting, false, "")
+	judge("a", Starting, false, "of a")
+	if pins := (*History)(nil).Pins("a"); pins != nil {
+		t.Errorf("without a history: %v", pins)
+	}
+}
+
 // TestJudge: a revision that is not healthy in time gives way to the last one that was, until the manifest has another.
 func TestJudge(t *testing.T) {
 	t.Parallel()

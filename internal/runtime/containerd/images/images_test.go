@@ -71,6 +71,48 @@ func TestLoadAndResolve(t *testing.T) {
 	}
 }
 
+// TestHoldImage: what is held by its digest stays, complete, when its tag comes to refer to another image.
+func TestHoldImage(t *testing.T) {
+	for name, start := range daemontest.Kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := start(t)
+			s := connect(t, d)
+			for _, ref := range []string{"busybox:1", "other:1"} {
+				daemontest.Load(t, s, daemontest.Archive(t, ref))
+			}
+			first, err := s.Resolve(t.Context(), "busybox:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, digest, _ := strings.Cut(first.ID, "@")
+			for _, ref := range []string{"busybox:1", "Not A Name", "none:1@" + digest, "busybox:1@sha256:" + strings.Repeat("0", 64)} {
+				if err := s.HoldImage(t.Context(), ref); err != nil {
+					t.Errorf("%s: %v", ref, err)
+				}
+			}
+			if all, err := s.ListImages(t.Context()); err != nil || len(all) != 2 {
+				t.Errorf("images: %+v, %v", all, err)
+			}
+			for range 2 {
+				if err := s.HoldImage(t.Context(), "busybox:1@"+digest); err != nil {
+					t.Error(err)
+				}
+			}
+			daemontest.Load(t, s, daemontest.Archive(t, "busybox:1", testimage.File("new", 0o644, []byte("new"))))
+			if moved, err := s.Resolve(t.Context(), "busybox:1"); err != nil || moved.ID == first.ID {
+				t.Errorf("the tag: %+v, %v", moved, err)
+			}
+			if _, err := s.RemoveImage(t.Context(), "other:1", false); err != nil { // and what nothing refers to
+				t.Error(err)
+			}
+			if got, err := connect(t, d).Resolve(t.Context(), "busybox:1@"+digest); err != nil || got.ID != first.ID {
+				t.Errorf("by digest: %+v, %v, want %+v", got, err, first)
+			}
+		})
+	}
+}
+
 // TestResolveShortName resolves an image that another client stored under a name that is not
 // normalised.
 func TestResolveShortName(t *testing.T) {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/images/usage"
 	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 
 	"podrun.io/podrun/internal/pod"
@@ -127,6 +129,27 @@ func (v *Inventory) RemoveImage(ctx context.Context, ref string, force bool) (st
 		return "", daemon.Mapped("removing image "+unpacked.Quoted(stored.Name), err)
 	}
 	return stored.Name, nil
+}
+
+// HoldImage gives an image that is stored under a tag the name ref, which has its digest, so that containerd does not
+// remove it when the tag comes to refer to another image. It does nothing if no tag of the repository refers to it.
+func (v *Inventory) HoldImage(ctx context.Context, ref string) error {
+	ctx = v.client.Context(ctx)
+	stored, err := unpacked.ByDigest(ctx, v.client, ref)
+	if err != nil || len(stored) == 0 {
+		return err
+	}
+	named, err := unpacked.FullName(ref)
+	if err != nil {
+		return err
+	}
+	labels := maps.Clone(stored[0].Labels)
+	delete(labels, labelPinned)
+	_, err = v.client.ImageService().Create(ctx, images.Image{Name: named, Target: stored[0].Target, Labels: labels})
+	if err != nil && !errdefs.IsAlreadyExists(daemon.Native(err)) {
+		return daemon.Mapped("holding image "+unpacked.Quoted(named), err)
+	}
+	return nil
 }
 
 // digestOf returns the digest of an image, which is the same under all of its names.

@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/containerd/containerd/v2/client"
@@ -71,24 +72,34 @@ func (f *Finder) Resolve(ctx context.Context, ref string) (pod.Image, error) {
 // resolveDigest finds an image that ref names by digest and that the store has under another name
 // of the same repository, such as the tag that an archive gave it.
 func (f *Finder) resolveDigest(ctx context.Context, ref string) (pod.Image, error) {
-	named, err := reference.ParseDockerRef(ref)
-	if pinned, ok := named.(reference.Canonical); err == nil && ok {
-		all, err := f.client.ImageService().List(ctx, fmt.Sprintf("target.digest==%q", pinned.Digest()))
-		if err != nil {
-			return pod.Image{}, daemon.Mapped("looking for image "+Quoted(ref), err)
-		}
-		for _, found := range all {
-			if ImageID(found) != named.String() {
-				continue // another repository's: access to the one does not imply access to the other
-			}
-			content, err := f.Ready(ctx, found)
-			if err != nil {
-				return pod.Image{}, err
-			}
-			return content.Named(found), nil
-		}
+	all, err := ByDigest(ctx, f.client, ref)
+	if err != nil {
+		return pod.Image{}, err
 	}
-	return pod.Image{}, fmt.Errorf("image %s: %w", Quoted(ref), runtime.ErrNotFound)
+	if len(all) == 0 {
+		return pod.Image{}, fmt.Errorf("image %s: %w", Quoted(ref), runtime.ErrNotFound)
+	}
+	content, err := f.Ready(ctx, all[0])
+	if err != nil {
+		return pod.Image{}, err
+	}
+	return content.Named(all[0]), nil
+}
+
+// ByDigest returns the image that ref names by digest under each name of ref's repository that the store has for it: none
+// if ref has no digest.
+func ByDigest(ctx context.Context, c *daemon.Client, ref string) ([]images.Image, error) {
+	named, err := reference.ParseDockerRef(ref)
+	pinned, ok := named.(reference.Canonical)
+	if err != nil || !ok {
+		return nil, nil
+	}
+	all, err := c.ImageService().List(ctx, fmt.Sprintf("target.digest==%q", pinned.Digest()))
+	if err != nil {
+		return nil, daemon.Mapped("looking for image "+Quoted(ref), err)
+	}
+	// Access to another repository's image of this digest does not imply access to this one.
+	return slices.DeleteFunc(all, func(i images.Image) bool { return ImageID(i) != named.String() }), nil
 }
 
 // FindImage returns what a start needs of an image that Resolve or Pull returned.
