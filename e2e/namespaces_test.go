@@ -139,20 +139,29 @@ func TestRuntimeClass(t *testing.T) {
 	}
 }
 
-// Containers that share a shim have each what its own start needs.
+// Containers that share a shim have each what its own start needs, and nothing of the other's; so have further processes.
 func TestSecretsOfTwoContainers(t *testing.T) {
 	n := newNode(t)
-	env := "    env: [{name: WORD, valueFrom: {secretKeyRef: {name: s, key: word}}}]\n"
-	m := "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {word: xyzzy}\n---\n" +
-		manifest("a", "Never", "sleep 1; echo $WORD") + env +
-		fmt.Sprintf("  - name: d\n    image: %s\n    command: [sh, -c, 'sleep 1; echo $WORD']\n", box) + env
+	const line = "echo $FIRST-$SECOND"
+	env := func(name string) string {
+		return fmt.Sprintf("    env: [{name: %[1]s, valueFrom: {secretKeyRef: {name: s, key: %[1]s}}}]\n", name)
+	}
+	m := "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {FIRST: xyzzy, SECOND: plugh}\n---\n" +
+		manifest("a", "Always", line+"; "+forever) + env("FIRST") +
+		fmt.Sprintf("  - name: d\n    image: %s\n    command: [sh, -c, %s]\n", box, asJSON(line+"; "+forever)) + env("SECOND")
 	if r := n.once(m); r.code != 0 {
 		t.Fatal(r)
 	}
-	for _, c := range []string{"c", "d"} {
-		if got := n.ok("logs", "a", "-c", c); got != "xyzzy\n" {
-			t.Errorf("%s: %q", c, got)
+	for c, want := range map[string]string{"c": "xyzzy-\n", "d": "-plugh\n"} {
+		if got := n.ok("exec", "a", "-c", c, "--", "sh", "-c", line); got != want {
+			t.Errorf("a further process of %s has %q, want %q", c, got, want)
 		}
+		n.await(fmt.Sprintf("%s to have %q", c, want), func() error {
+			if got := n.ok("logs", "a", "-c", c); got != want {
+				return fmt.Errorf("%q", got)
+			}
+			return nil
+		})
 	}
 }
 

@@ -44,6 +44,11 @@ func TestPodCgroup(t *testing.T) {
 	if r := n.run("exec", "a", "-c", "c", "--", "sh", "-c", "i=0; while [ $i -lt 90 ]; do sleep 30 & i=$((i+1)); done"); !strings.Contains(r.stderr, "fork") {
 		t.Errorf("more processes than allowed: %v", r)
 	}
+	// All best-effort pods together have the least weight that there is.
+	_, pid = n.mainProcess(manifest("b", "Always", forever), "b")
+	if got := podCgroupFile(t, pid, "cpu", "../cpu.shares", "../cpu.weight"); got != "2" && got != "1" {
+		t.Errorf("the weight of best-effort pods %s", got)
+	}
 }
 
 func TestPodResources(t *testing.T) {

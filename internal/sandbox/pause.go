@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -126,6 +127,9 @@ func dropBounding() error {
 }
 
 func forkPause(born *os.File) (int, error) {
+	// It gets nothing that this process has itself inherited, such as the pipe of a caller that waits for
+	// its end. Kernels before 5.11 cannot do that.
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	attributes := &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	if born != nil {
 		attributes.UseCgroupFD, attributes.CgroupFD = true, int(born.Fd())
