@@ -30,7 +30,7 @@ func serveCommand(a *app) *cobra.Command {
 				return usage(c, err)
 			}
 			o.Listen = listen.ListenOptions
-			if err := errors.Join(garbage.Options(&o), shutdown.Options(&o)); err != nil {
+			if err := errors.Join(garbage.Options(&o), shutdown.Options(&o), pods.Options(&o)); err != nil {
 				return usage(c, err)
 			}
 			for _, path := range o.Sources.Manifests {
@@ -42,7 +42,7 @@ func serveCommand(a *app) *cobra.Command {
 				return err
 			}
 			cli.IgnoreSIGPIPE() // the pods must run on even if nobody reads the log
-			o.Hurry, o.Watchdog, o.Sources.Rollback = a.signals.Second(), sdnotify.Watchdog(), pods.Rollback
+			o.Hurry, o.Watchdog = a.signals.Second(), sdnotify.Watchdog()
 			o.Config = flags.Config(o)
 			return agenterror.Explain(c.Context(), c.CommandPath(), agent.Serve(c.Context(), o, pods.Stop))
 		},

@@ -134,14 +134,7 @@ func TestRollbackToAnImage(t *testing.T) {
 	n.ready("web-n")
 	n.awaitHistory("web", "Healthy")
 	first := n.pod("web-n").Status.ContainerStatuses[0].ImageID
-	image, err := tarball.ImageFromPath(setup.tuned, nil)
-	must(t, err)
-	config, err := image.ConfigFile()
-	must(t, err)
-	config.Config.Env = append(config.Config.Env, "BROKEN=1")
-	image, err = mutate.ConfigFile(image, config)
-	must(t, err)
-	h.push("tuned", image)
+	h.pushWith("BROKEN=1")
 	put("second")
 	n.awaitPod("web-n", "run the other image", func(p *v1.Pod) error {
 		if s := p.Status.ContainerStatuses; len(s) == 0 || s[0].ImageID == "" || s[0].ImageID == first {
@@ -161,6 +154,68 @@ func TestRollbackToAnImage(t *testing.T) {
 		t.Errorf("it runs %s, as %s, want %s", s.ImageID, p.Spec.Containers[0].Image, first)
 	}
 	n.diff(0)
+}
+
+// pushWith pushes the tuned image with one more variable.
+func (h *hub) pushWith(variable string) {
+	h.t.Helper()
+	image, err := tarball.ImageFromPath(setup.tuned, nil)
+	must(h.t, err)
+	config, err := image.ConfigFile()
+	must(h.t, err)
+	config = config.DeepCopy()
+	config.Config.Env = append(config.Config.Env, variable)
+	image, err = mutate.ConfigFile(image, config)
+	must(h.t, err)
+	h.push("tuned", image)
+}
+
+// TestAutoUpdate: what is pushed under the tag that a pod runs comes to run by itself, if it works.
+func TestAutoUpdate(t *testing.T) {
+	n := newNode(t)
+	h := newHub(t)
+	h.pushWith("VERSION=1")
+	text := strings.Replace(changing(`[ -z "$BROKEN" ] || exit 7; touch /ready; echo "version $VERSION"; exec sleep 1000`, ""), box, h.ref(), 1)
+	text = strings.Replace(text, `podrun.io/rollback: "true"`, "podrun.io/auto-update: registry", 1)
+	n.write("web.yaml", strings.Replace(text, "  - name: c\n", "  - name: c\n    securityContext: {runAsUser: 0}\n", 1))
+	n.serve("--auto-update-schedule=@every 1s", "--auto-update-jitter=0s")
+	says := func(want string) {
+		t.Helper()
+		n.await("it to say "+want, func() error {
+			if got := n.run("logs", "web"); strings.TrimSpace(got.stdout) != want {
+				return fmt.Errorf("it says %v", got)
+			}
+			return nil
+		})
+	}
+	says("version 1")
+	n.awaitHistory("web", "Healthy")
+	h.pushWith("VERSION=2")
+	says("version 2")
+	n.awaitHistory("web", "Healthy Healthy")
+	h.pushWith("BROKEN=1")
+	n.awaitHistory("web", "Healthy Healthy RolledBack")
+	says("version 2")
+	h.down()
+	n.await("an event that tells of the registry", func() error {
+		if out := n.ok("events", "web"); !strings.Contains(out, "AutoUpdateFailed") || strings.Count(out, "ImageUpdated") != 2 {
+			return fmt.Errorf("events: %s", out)
+		}
+		return nil
+	})
+	n.diff(0)
+	h.up()
+	h.pushWith("VERSION=3")
+	says("version 3")
+	for _, wrong := range []string{"--auto-update-schedule=often", "--auto-update-jitter=-1s"} {
+		if got := n.run("serve", wrong); got.code != 2 || !strings.Contains(got.stderr, strings.SplitN(wrong, "=", 2)[0]) {
+			t.Errorf("%s: %v", wrong, got)
+		}
+	}
+	n.write("web.yaml", strings.Replace(text, "metadata:\n  name: web\n  annotations: {", "metadata:\n  name: web\n  annotations: {podrun.io/rollback: \"false\", ", 1))
+	if got := n.run("validate", n.manifests); got.code != 1 || !strings.Contains(got.stdout, "podrun.io/rollback") {
+		t.Errorf("validate: %v: %s", got, got.stdout)
+	}
 }
 
 // awaitHistory waits until podrun history has these results.

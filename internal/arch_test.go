@@ -33,7 +33,7 @@ var rooms = map[string]room{
 	"internal/agent/connection":            {imports: "agent/owner checkpoint checkpoint/layout embedded image oci pod runtime runtime/checkpointed runtime/containerd sandbox sys sys/errtext sys/pidfd"},
 	"internal/agent/deadline":              {},
 	"internal/agent/directories":           {imports: "checkpoint/layout sys sys/own"},
-	"internal/agent/images":                {imports: "checkpoint/layout manifest pod sys containerlog/orphangc gc runtime"},
+	"internal/agent/images":                {imports: "checkpoint/layout manifest pod sys containerlog/orphangc gc runtime workload workload/revisions workload/schedule"},
 	"internal/agent/node":                  {imports: "cgroup network pod runtime/containerd sys manifest/decode sys/fileerror"},
 	"internal/agent/nodeinfo":              {imports: "cgroup checkpoint/layout containerlog containerlog/cri event gc manifest pod relist runtime server server/metrics stats stats/disk status sys"},
 	"internal/agent/owner":                 {imports: "agent/deadline checkpoint/layout pod reconcile sys sys/own sys/watch workload/cronjobs workload/revisions"},

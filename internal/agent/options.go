@@ -46,8 +46,7 @@ type Options struct {
 	Events string
 	// MaxBackoff is the longest crash back-off.
 	MaxBackoff time.Duration
-	// ClusterDNS are the DNS servers of pods with the dnsPolicy ClusterFirst. If empty, they use
-	// the host's.
+	// ClusterDNS are the DNS servers of pods with the dnsPolicy ClusterFirst. If empty, they use the host's.
 	ClusterDNS []string
 	// ClusterDomain is the suffix of the pods' fully qualified names.
 	ClusterDomain string
@@ -57,11 +56,9 @@ type Options struct {
 	CNIBinDirs []string
 	// RouteToPods allows packets from other links to all ports of pods on podrun's own bridge.
 	RouteToPods bool
-	// PreferLocal starts a pod from a local image if an image that is always pulled cannot be
-	// pulled.
+	// PreferLocal starts a pod from a local image if an image that is always pulled cannot be pulled.
 	PreferLocal bool
-	// ImageDir has image archives that are loaded at the start. Empty: the directory below the root
-	// directory.
+	// ImageDir has image archives that are loaded at the start. Empty: the directory below the root directory.
 	ImageDir string
 	// LogRotation says when container logs are rotated and how many files are kept.
 	LogRotation containerlog.Rotation
@@ -71,6 +68,8 @@ type Options struct {
 	Halt shutdown.Options
 	// Garbage says when unused images are removed and when a disk counts as too full.
 	Garbage gc.Policy
+	// Updates say when registries are asked for newer images of pods with pod.AnnotationAutoUpdate.
+	Updates images.UpdateTimes
 	// Listen is where serve accepts HTTP requests besides its socket.
 	Listen server.ListenOptions
 	// Watchdog is the interval within which the service manager expects a sign of life. 0: none.

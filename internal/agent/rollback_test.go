@@ -14,7 +14,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -152,7 +154,10 @@ func TestRollbackToAnImage(t *testing.T) {
 		s.put(rollbackPod("v:1"))
 		s.start()
 		s.show(time.Minute, "web=v:1*")
-		rt.MoveTag("v:1", "sha256:other", fake.Script{Run: time.Second, Exit: 1})
+		rt.Push("v:1", "sha256:other", fake.Script{Run: time.Second, Exit: 1})
+		if _, err := rt.Pull(t.Context(), "v:1"); err != nil {
+			t.Error(err)
+		}
 		s.put(rollbackPod("bad:1"))
 		s.show(5*time.Minute, "web=v:1*!")
 		s.reboot(rt)
@@ -167,6 +172,108 @@ func TestRollbackToAnImage(t *testing.T) {
 		s.put(rollbackPod("v:1")) // a new trial is of what the tag refers to
 		s.show(time.Minute, "web=v:1")
 		s.show(5*time.Minute, "web=v:2*!")
+	})
+}
+
+// TestAutoUpdate: at each time of the schedule, what a tag refers to in the registry replaces what it referred to before,
+// unless that is not healthy.
+func TestAutoUpdate(t *testing.T) {
+	rollbackTest(t, func(s *served, rt *fake.Runtime) {
+		if err := s.o.Updates.Set("@hourly", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		image := func(d time.Duration, want string) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			p := s.pods()[0]
+			got := p.Spec.Containers[0].Image
+			if p.Annotations[manifest.AnnotationRolledBack] != "" {
+				got += "!"
+			}
+			if !pod.IsReady(&p) {
+				got += " not ready"
+			}
+			if got != want {
+				t.Errorf("it runs %s, want %s", got, want)
+			}
+		}
+		auto := func(text, mode string) string {
+			return strings.Replace(text, "podrun.io/rollback: 'true'", "podrun.io/auto-update: "+mode, 1)
+		}
+		s.put(auto(rollbackPod("v:1"), "registry"))
+		s.start()
+		image(90*time.Minute, "v:1") // the registry has none
+		first := s.pods()[0].UID
+		rt.Push("v:1", fake.Digest, fake.Script{})
+		image(time.Hour, "v:1")
+		if now := s.pods()[0].UID; now != first {
+			t.Error("it was replaced")
+		}
+		rt.Push("v:1", "sha256:bad", fake.Script{Run: time.Second, Exit: 1})
+		image(time.Hour, "v:1@"+fake.Digest+"!")
+		image(3*time.Hour, "v:1@"+fake.Digest+"!") // it is not tried again
+		rt.Push("v:1", "sha256:new", fake.Script{})
+		image(time.Hour, "v:1@sha256:new")
+		if now := s.pods()[0].UID; now == first {
+			t.Error("the UID is that of the first one")
+		}
+		s.stop()
+		s.start()
+		image(time.Minute, "v:1@sha256:new")
+		s.reboot(rt)
+		image(time.Minute, "v:1@sha256:new")
+		rt.Push("v:1", "sha256:newer", fake.Script{})
+		s.put(auto(rollbackPod("v:1"), "notify")) // the tag refers to what was fetched
+		image(2*time.Hour, "v:1")
+		records, err := event.Read(s.o.Dirs)
+		if err != nil {
+			t.Error(err)
+		}
+		told := 0
+		for _, e := range records {
+			if e.Reason == "ImageOutdated" && strings.Contains(e.Message, "sha256:newer") {
+				told++
+			}
+		}
+		if told != 1 {
+			t.Errorf("there are %d events", told)
+		}
+	})
+}
+
+// TestAutoUpdateOfTwo: two pods of one image are updated, although the first update gives the tag another meaning on this
+// machine.
+func TestAutoUpdateOfTwo(t *testing.T) {
+	rollbackTest(t, func(s *served, rt *fake.Runtime) {
+		if err := s.o.Updates.Set("@hourly", 0); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Replace(rollbackPod("v:1"), "podrun.io/rollback: 'true'", "podrun.io/auto-update: registry", 1)
+		s.put(text + "---\n" + strings.Replace(text, "name: web", "name: other", 1))
+		s.start()
+		s.show(time.Minute, "other=v:1* web=v:1*")
+		rt.Push("v:1", "sha256:new", fake.Script{})
+		s.show(61*time.Minute, "other=v:1@sha256:new* web=v:1@sha256:new*")
+	})
+}
+
+// TestAutoUpdateOfADeployment: the pods are replaced one by one.
+func TestAutoUpdateOfADeployment(t *testing.T) {
+	rollingTest(t, func(s *served, rt *fake.Runtime) {
+		if err := s.o.Updates.Set("@every 1m", 0); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Replace(rolling(2, "v:1", ""), "metadata: {labels: {a: b}}",
+			"metadata: {labels: {a: b}, annotations: {podrun.io/auto-update: registry}}", 1)
+		s.put(strings.ReplaceAll(text, "PORTS", "[]"))
+		s.start()
+		s.show(30*time.Second, "web-0=v:1* web-1=v:1*")
+		rt.Push("v:1", "sha256:new", fake.Script{})
+		s.show(3*time.Minute, "web-0=v:1@sha256:new* web-1=v:1@sha256:new*")
+		s.stop()
+		s.start()
+		s.show(time.Minute, "web-0=v:1@sha256:new* web-1=v:1@sha256:new*")
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 	"podrun.io/podrun/internal/agent/sdnotify"
 	"podrun.io/podrun/internal/agent/shutdown"
 	"podrun.io/podrun/internal/agent/sources"
-	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/server"
@@ -91,8 +90,8 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 		return err
 	}
 	notify := sdnotify.Notifier{Watchdog: o.Watchdog, Log: o.Log}
-	s := service{agent: a, info: info, record: known, notify: notify, archives: o.archives(), ping: make(chan struct{})}
-	s.keeper, s.pods = s.newKeeper(), s.newPods()
+	s := service{agent: a, info: info, record: known, notify: notify, ping: make(chan struct{})}
+	s.images, s.pods = s.newImages(), s.newPods()
 	serving, end := s.pods.Outlive(ctx)
 	defer end(nil)
 	removed := func() bool { return errors.Is(context.Cause(serving), errRunRemoved) }
@@ -119,13 +118,12 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 // service is a serve that runs.
 type service struct {
 	*agent
-	info     *nodeinfo.Server
-	record   *record.Record
-	keeper   *gc.Keeper // nil with Options.backend
-	archives images.Archives
-	notify   sdnotify.Notifier
-	ping     chan struct{} // from notify to the loop
-	pods     *shutdown.Pods
+	info   *nodeinfo.Server
+	record *record.Record
+	images *images.Service
+	notify sdnotify.Notifier
+	ping   chan struct{} // from notify to the loop
+	pods   *shutdown.Pods
 }
 
 // start starts what serve does besides running pods, until ctx ends.
@@ -135,7 +133,7 @@ func (s *service) start(ctx context.Context, running *sync.WaitGroup) {
 	}
 	running.Go(func() { s.notify.Run(ctx, s.ping) })
 	if s.o.machine == nil {
-		parts := nodeinfo.Parts{Relister: s.relister, Keeper: s.keeper, Config: s.o.Config}
+		parts := nodeinfo.Parts{Relister: s.relister, Keeper: s.images.Keeper, Config: s.o.Config}
 		if s.conn != nil {
 			parts.Disks = nodeinfo.NewDisks(s.o.Dirs, s.conn.Driver)
 		}
@@ -144,16 +142,17 @@ func (s *service) start(ctx context.Context, running *sync.WaitGroup) {
 		running.Go(func() { s.ended("http", s.info.Run(ctx, parts)) })
 	}
 	running.Go(func() { s.ended("logind", s.pods.Run(ctx)) })
-	if s.keeper != nil {
-		running.Go(func() { s.ended("gc", s.keeper.Run(ctx)) })
-	}
+	running.Go(func() { s.ended("images", s.images.Run(ctx)) })
 }
 
-func (s *service) newKeeper() *gc.Keeper {
-	if s.conn == nil {
-		return nil
+func (s *service) newImages() *images.Service {
+	all := &images.Service{Archives: s.o.archives(), Updater: &images.Updater{
+		Times: s.o.Updates, Images: s.runtime, Record: s.record, Events: s.events, Wall: s.loop.Wall, Log: s.o.Log,
+	}}
+	if s.conn != nil {
+		all.Keeper = images.NewKeeper(s.o.Dirs, s.conn.Driver, s.runtime, s.o.Garbage, s.o.Log)
 	}
-	return images.NewKeeper(s.o.Dirs, s.conn.Driver, s.runtime, s.o.Garbage, s.o.Log)
+	return all
 }
 
 // newPods returns what terminates the pods when the machine shuts down.
@@ -173,10 +172,7 @@ func (s *service) pass(ctx context.Context, in <-chan manifest.Desired, out chan
 		case <-ctx.Done():
 			return
 		case want := <-in:
-			if s.keeper != nil {
-				s.keeper.Want(s.archives.Needed(want))
-				s.keeper.Hold(images.Held(want))
-			}
+			s.images.Want(want)
 			s.info.SetDesired(want)
 			logged.Report(s.o.Log, want)
 			saved := errors.Join(file.Write(want.Problems), workloads.Write(want))

@@ -34,8 +34,8 @@ type Images interface {
 	// RemoveImage removes an image that no container uses. Its space is free when RemoveImage
 	// returns.
 	RemoveImage(ctx context.Context, name string, force bool) (string, error)
-	// HoldImage makes sure that an image by digest stays when the tag under which it is stored comes to refer to another
-	// one. It does nothing if no tag of its repository refers to it.
+	// HoldImage makes sure that an image by digest stays when the tag under which it is stored comes to refer to
+	// another one. It does nothing if no tag of its repository refers to it.
 	HoldImage(ctx context.Context, ref string) error
 	// DropFetched removes what interrupted pulls have fetched, and returns the number of these
 	// pulls. The space is free when it returns.
@@ -156,8 +156,8 @@ func (k *Keeper) Want(refs []string, sure bool) {
 	}
 }
 
-// Hold sets which images, by references with digests, must not be lost when their tags come to refer to other ones. That
-// they are needed, Want says too.
+// Hold sets which images, by references with digests, must not be lost when their tags come to refer to other ones.
+// That they are needed, Want says too.
 func (k *Keeper) Hold(refs []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

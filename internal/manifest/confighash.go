@@ -117,12 +117,10 @@ func content(all pod.Objects, namespace string, r Ref) map[string]any {
 	return data
 }
 
-// annotateConfig sets AnnotationConfig on the pods with AnnotationRestart, in copies of them, and
-// derives their UID from it unless the manifest gives one. A pod gets no annotation while an object
-// that it needs is missing, nor a running pod while not all sources were read: it then stays as it
-// is.
+// annotateConfig sets AnnotationConfig on the pods with AnnotationRestart, in copies of them, and derives their UID
+// from it unless the manifest gives one. A pod gets no annotation while an object that it needs is missing, nor a
+// running pod while not all sources were read: it then stays as it is.
 func (s Sources) annotateConfig(d *Desired) {
-	given := s.givenUIDs()
 	for key, p := range d.Pods {
 		if of, _ := workload.Of(p); p.Annotations[AnnotationRestart] != "true" || of.Kind == workload.Job {
 			continue // what has ended of a Job must not run again
@@ -141,7 +139,7 @@ func (s Sources) annotateConfig(d *Desired) {
 			}
 			all = append(all, one)
 		}
-		SetConfig(marked, Digest(decode.Canonical(all)), given[p.UID])
+		SetConfig(marked, Digest(decode.Canonical(all)), d.GivenUIDs[p.UID])
 	}
 }
 

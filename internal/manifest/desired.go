@@ -226,6 +226,9 @@ type Desired struct {
 	// Objects are the ConfigMaps and Secrets that the pods may refer to, Former those of pods of former revisions.
 	Objects pod.Objects
 	Former  map[pod.Key]pod.Objects
+	// AutoUpdates are the images about which registries are asked, GivenUIDs the UIDs that manifests give.
+	AutoUpdates map[workload.ID]workload.AutoUpdate
+	GivenUIDs   map[pod.UID]bool
 	// Inspect are the pods that must be inspected, for it to be known whether they are healthy.
 	Inspect  []pod.Key
 	Problems []Problem

@@ -45,17 +45,16 @@ type Sources struct {
 	Running map[pod.Key]Origin
 	// Recorded is what is recorded of the pods of workloads.
 	Recorded workload.Recorded
-	// Late is set once mux.Patience has elapsed: a source that has neither been read nor failed
-	// no longer delays the pods of the sources after it.
+	// Late is set once mux.Patience has elapsed: what has neither been read nor failed delays no pods any more.
 	Late bool
 }
 
-// Merge merges the snapshots of all sources into one desired state. Of a pod that is defined twice
-// it uses the definition that the pod runs from, else the one of the first source in Order, else of
-// the first file by name. A pod that does not run therefore waits until each source before the one
-// that defines it was read or has failed. Merge does not change s.
+// Merge merges the snapshots of all sources into one desired state. Of a pod that is defined twice it uses the
+// definition that the pod runs from, else the one of the first source in Order, else of the first file by name. A pod
+// that does not run therefore waits until each source before the one that defines it was read or has failed. Merge does
+// not change s.
 func Merge(s Sources) Desired {
-	d := Desired{Pods: map[pod.Key]*v1.Pod{}, Complete: true}
+	d := Desired{Pods: map[pod.Key]*v1.Pod{}, GivenUIDs: s.givenUIDs(), Complete: true}
 	definitions := map[pod.Key][]definition{}
 	waits := false // a source so far has neither been read nor failed
 	for _, name := range s.Order {

@@ -12,6 +12,23 @@ type Objects struct {
 	Partial bool
 }
 
+// Logins returns the contents of the imagePullSecrets of a pod, and the names of those that there are not.
+func (o Objects) Logins(p *v1.Pod) (texts [][]byte, missing []string) {
+	for _, ref := range p.Spec.ImagePullSecrets {
+		secret := o.Secrets[Key{Namespace: p.Namespace, Name: ref.Name}]
+		if secret == nil {
+			missing = append(missing, ref.Name)
+			continue
+		}
+		for _, key := range []string{v1.DockerConfigJsonKey, v1.DockerConfigKey} {
+			if text, found := secret.Data[key]; found {
+				texts = append(texts, text)
+			}
+		}
+	}
+	return texts, missing
+}
+
 // Variable is an environment variable of a container, ready for its process.
 type Variable struct {
 	Name, Value string

@@ -11,6 +11,11 @@ const (
 	AnnotationUpdate = "podrun.io/update"
 	// RollingUpdate lets another pod become ready before the pod is replaced.
 	RollingUpdate = "rolling"
+	// AnnotationAutoUpdate says what happens when the reference of one of a pod's images refers to another image in the
+	// registry: with AutoUpdateRegistry the pod is updated, with AutoUpdateNotify an event tells of it.
+	AnnotationAutoUpdate = "podrun.io/auto-update"
+	AutoUpdateRegistry   = "registry"
+	AutoUpdateNotify     = "notify"
 	// AnnotationWorkload is set on the pods of a workload: the workload's kind and name, such as Deployment/web.
 	AnnotationWorkload = "podrun.io/workload"
 	// AnnotationSurge is set on the pods that there are beyond those of the manifest while these are updated: the kind

@@ -131,6 +131,11 @@ type Images interface {
 	// Pull fetches the image and makes it ready to run. logins are the contents of Docker
 	// config.json files, which take precedence over the credentials of the node.
 	Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Image, error)
+	// RegistryDigest returns the digest of what the registry has under the name ref now. It fetches nothing but that.
+	RegistryDigest(ctx context.Context, ref string, logins ...[]byte) (string, error)
+	// HoldImage makes sure that an image by digest stays when the tag under which it is stored comes to refer to
+	// another one. It does nothing if no tag of its repository refers to it.
+	HoldImage(ctx context.Context, ref string) error
 	// Pulling returns the progress of a pull of the image in this process; false if there is no
 	// such pull.
 	Pulling(ref string) (pod.Progress, bool)

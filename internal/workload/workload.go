@@ -160,6 +160,8 @@ type Recorded struct {
 	Tried   map[ID]time.Duration
 	// Undo asks to go back from revisions.
 	Undo map[revisions.Undo]bool
+	// Newer are the digests of newer images, which are on this machine, of pods that are updated to them, by reference.
+	Newer map[ID]map[string]string
 	// Frozen are those whose histories could not be recorded or read: nothing new is decided for them.
 	Frozen map[ID]bool
 	// Boot is the kernel's boot ID.
@@ -169,6 +171,16 @@ type Recorded struct {
 	Requests []cronjobs.Request
 	// Clock is what is known of the clock that shows Now. What was recorded by it is in CronJobs.
 	Clock cronjobs.Trust
+}
+
+// AutoUpdate are the images of a workload, or of a pod, with pod.AnnotationAutoUpdate.
+type AutoUpdate struct {
+	// Pod is one of the pods.
+	Pod *v1.Pod
+	// Images are the digests of the images that the pods run or are updated to, by reference.
+	Images map[string]string
+	// Notify says that the pods are not updated.
+	Notify bool
 }
 
 // Histories are what is recorded of Jobs and CronJobs, and of the revisions of pods and other workloads.

@@ -9,15 +9,19 @@ import (
 	"podrun.io/podrun/internal/workload/revisions"
 )
 
-// Held returns, by digest, the images that a rollback would run, although their tags may refer to others meanwhile.
+// Held returns, by digest, the images that a rollback would run, or that pods were updated to, although their tags may
+// refer to others meanwhile.
 func Held(want manifest.Desired) []string {
 	var refs []string
 	for _, h := range want.Revisions {
-		if h.Good == nil {
-			continue
+		all := []map[string]string{h.Updates}
+		if h.Good != nil {
+			all = append(all, h.Good.Images)
 		}
-		for ref, digest := range h.Good.Images {
-			refs = append(refs, revisions.Pinned(ref, digest))
+		for _, digests := range all {
+			for ref, digest := range digests {
+				refs = append(refs, revisions.Pinned(ref, digest))
+			}
 		}
 	}
 	return refs

@@ -24,14 +24,14 @@ func TestNeeded(t *testing.T) {
 		{Kind: workload.Pod}: {Good: &revisions.Revision{
 			Template: of("web:1"), Images: map[string]string{"web:1": "sha256:1"},
 		}},
-		{Kind: workload.Deployment}: {},
+		{Kind: workload.Deployment}: {Updates: map[string]string{"db:1": "sha256:2"}},
 	}
 	refs, sure := Archives{Dirs: layout.Dirs{Root: t.TempDir()}}.Needed(want)
 	slices.Sort(refs)
-	if !slices.Equal(refs, []string{"web:1", "web:1@sha256:1", "web:2"}) || !sure {
+	if !slices.Equal(refs, []string{"db:1@sha256:2", "web:1", "web:1@sha256:1", "web:2"}) || !sure {
 		t.Errorf("%v, %v", refs, sure)
 	}
-	if held := Held(want); !slices.Equal(held, []string{"web:1@sha256:1"}) {
+	if held := Held(want); len(held) != 2 || !slices.Contains(held, "web:1@sha256:1") {
 		t.Errorf("held: %v", held)
 	}
 }

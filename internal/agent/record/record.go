@@ -237,7 +237,8 @@ func (r *Record) Recorded() workload.Recorded {
 	return workload.Recorded{
 		Requests: r.asked,
 		Exists:   maps.Clone(r.exists), Pods: maps.Clone(r.pods),
-		Running: r.running(), Tried: r.tried(), Undo: r.undone(), Histories: workload.Histories{
+		Running: r.running(), Tried: r.tried(), Undo: r.undone(), Newer: maps.Clone(r.newer),
+		Histories: workload.Histories{
 			Jobs: maps.Clone(r.jobs), CronJobs: maps.Clone(r.crons), Revisions: maps.Clone(r.histories),
 		},
 		Frozen: maps.Clone(r.frozen), Boot: r.boot, Now: r.wall(), Clock: r.trust(),

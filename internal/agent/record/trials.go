@@ -1,6 +1,9 @@
 package record
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,6 +24,8 @@ type trials struct {
 	seen      map[pod.Key]watched
 	// updating are the groups (pod.UpdateGroup) of pods of which pods of several templates are desired.
 	updating map[string]bool
+	// newer are the digests of images that pods are to be updated to.
+	newer map[workload.ID]map[string]string
 	// undo asks to go back from revisions. It may be nil.
 	undo *owner.UndoRequests
 	// asks are the requests that the last Recorded has returned.
@@ -49,6 +54,19 @@ func (t *trials) answerUndo(failed map[workload.ID]bool) {
 	t.asks = nil
 }
 
+// Newer records the digests of images that the pods of id are to be updated to, by reference. They are on this machine.
+func (r *Record) Newer(id workload.ID, digests map[string]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := maps.Clone(r.newer[id])
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, digests)
+	r.newer[id] = all
+	r.notify()
+}
+
 // trial is since when a revision is being tried without that another of its pods was ready for the first time.
 type trial struct {
 	revision string
@@ -66,6 +84,7 @@ type watched struct {
 func newTrials() trials {
 	return trials{
 		histories: map[workload.ID]*revisions.History{}, began: map[workload.ID]trial{}, seen: map[pod.Key]watched{},
+		newer: map[workload.ID]map[string]string{},
 	}
 }
 
@@ -88,6 +107,11 @@ func (r *Record) saveRevisions(all map[workload.ID]*revisions.History, failed ma
 	for id := range r.began {
 		if r.histories[id] == nil {
 			delete(r.began, id)
+		}
+	}
+	for id := range r.newer {
+		if r.histories[id] == nil { // it is not updated any more
+			delete(r.newer, id)
 		}
 	}
 	r.answerUndo(failed)
@@ -176,7 +200,7 @@ func (r *Record) try(p *v1.Pod, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.histories[id]
-	if h == nil && !rolls(p) {
+	if h == nil && !rolls(p) && p.Annotations[pod.AnnotationAutoUpdate] == "" {
 		delete(r.seen, key)
 		return
 	}
@@ -200,7 +224,20 @@ func (r *Record) try(p *v1.Pod, at time.Time) {
 		r.began[id] = t
 	}
 	changed := !same || before.ready != now.ready || before.pod.Status.Phase != p.Status.Phase
-	if changed && (h != nil && h.Tried != "" || r.updating[group]) { // else nothing is decided by it
+	asked := p.Annotations[pod.AnnotationAutoUpdate] != "" && imageIDs(before.pod) != imageIDs(p)
+	if changed && (h != nil && h.Tried != "" || r.updating[group]) || asked { // else nothing is decided by it
 		r.notify()
 	}
+}
+
+// imageIDs returns the IDs of the images that the containers of a pod run. p may be nil.
+func imageIDs(p *v1.Pod) string {
+	if p == nil {
+		return ""
+	}
+	var all []string
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		all = append(all, s.ImageID)
+	}
+	return strings.Join(all, " ")
 }

@@ -56,14 +56,33 @@ func (l *Logs) Options(o *agent.Options) error {
 }
 
 // ServedPods are the flags of what serve does with its pods.
-type ServedPods struct{ Stop, Rollback bool }
+type ServedPods struct {
+	Stop, rollback bool
+	schedule       string
+	jitter         time.Duration
+}
 
 // Add adds the flags to f.
 func (s *ServedPods) Add(f *pflag.FlagSet) {
-	f.BoolVar(&s.Rollback, "rollback", false, "when what a manifest has now is not healthy in time, run again what "+
+	f.BoolVar(&s.rollback, "rollback", false, "when what a manifest has now is not healthy in time, run again what "+
 		"was healthy last; the annotation podrun.io/rollback of a pod says otherwise")
+	f.StringVar(&s.schedule, "auto-update-schedule", "@daily", "when registries are asked for newer images of pods with the "+
+		"annotation podrun.io/auto-update, in the form of a CronJob's schedule; empty: never")
+	f.DurationVar(&s.jitter, "auto-update-jitter", 15*time.Minute, "maximum of the random delay of each of these times")
 	FromEnvironment(f)
 	f.BoolVar(&s.Stop, "stop-pods", false, "stop and remove the pods when serve ends") // of one call
+}
+
+// Options checks the flags and sets the options of the agent.
+func (s *ServedPods) Options(o *agent.Options) error {
+	o.Sources.Rollback = s.rollback
+	if s.jitter < 0 {
+		return fmt.Errorf("--auto-update-jitter %s: must not be negative", s.jitter)
+	}
+	if err := o.Updates.Set(s.schedule, s.jitter); err != nil {
+		return fmt.Errorf("--auto-update-schedule %q: %w; @daily or \"0 4 * * *\", for example", s.schedule, err)
+	}
+	return nil
 }
 
 // Shutdown are the flags for the graceful shutdown of the machine.

@@ -100,7 +100,8 @@ func (m *Mux) Run(ctx context.Context, in <-chan manifest.Snapshot, out chan<- m
 				merge()
 			}
 		case <-changed:
-			if len(newest.Workloads)+len(newest.Jobs)+len(newest.CronJobs)+len(newest.Revisions) > 0 {
+			histories := len(newest.Jobs) + len(newest.CronJobs) + len(newest.Revisions)
+			if len(newest.Workloads)+histories+len(newest.AutoUpdates) > 0 {
 				merge()
 			}
 		case <-again.C:

@@ -1,11 +1,16 @@
 package rollback
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
 	"podrun.io/podrun/internal/workload/revisions"
 )
 
@@ -23,8 +28,8 @@ func addImages(digests map[string]string, p *v1.Pod) {
 	}
 }
 
-// pinImages makes the containers of p run images by their digests, if those are known. Such an image is not pulled if it
-// is present, since a digest cannot refer to another one.
+// pinImages makes the containers of p run images by their digests, if those are known. Such an image is not pulled if
+// it is present, since a digest cannot refer to another one.
 func pinImages(p *v1.Pod, digests map[string]string) {
 	for _, c := range pod.AllContainers(p) {
 		digest := digests[c.Image]
@@ -36,4 +41,79 @@ func pinImages(p *v1.Pod, digests map[string]string) {
 			c.ImagePullPolicy = v1.PullIfNotPresent
 		}
 	}
+}
+
+// update makes the revision that the manifest has one with the images to which it is updated, if there are any, and
+// returns their digests by reference. It also says which registries to ask.
+func (s *subject) update() map[string]string {
+	first := s.d.Pods[s.keys[0]]
+	mode := first.Annotations[pod.AnnotationAutoUpdate]
+	if mode == "" {
+		return nil
+	}
+	var before map[string]string
+	if h := s.recorded.Revisions[s.id]; h != nil {
+		before = h.Updates
+	}
+	newer := s.recorded.Newer[s.id]
+	if s.recorded.Frozen[s.id] {
+		newer = nil
+	}
+	digests, asked, runs := map[string]string{}, map[string]string{}, map[string]string{}
+	for _, key := range s.keys {
+		if p := s.recorded.Running[key].Pod; p != nil {
+			addImages(runs, p)
+		}
+	}
+	for _, c := range pod.AllContainers(first) {
+		if strings.Contains(c.Image, "@") || c.ImagePullPolicy == v1.PullNever {
+			continue
+		}
+		digest := newer[c.Image]
+		if digest == "" {
+			digest = before[c.Image]
+		}
+		if digest != "" && mode == pod.AutoUpdateRegistry {
+			digests[c.Image] = digest
+		}
+		if has := cmp.Or(digests[c.Image], runs[c.Image]); has != "" {
+			asked[c.Image] = has
+		}
+	}
+	s.d.AutoUpdates[s.id] = workload.AutoUpdate{Pod: first, Images: asked, Notify: mode == pod.AutoUpdateNotify}
+	if len(digests) == 0 {
+		return nil
+	}
+	if s.made != nil {
+		w := *s.made
+		w.Template = s.updated(w.Template, digests)
+		s.made = &w
+	}
+	for _, key := range s.keys {
+		p := s.updated(s.d.Pods[key], digests)
+		if s.made != nil && !s.d.GivenUIDs[p.UID] {
+			manifest.SetUID(p, s.made.Template.UID)
+			manifest.Identified(workload.Instance{Pod: p, Workload: s.made})
+			if config := p.Annotations[manifest.AnnotationConfig]; config != "" {
+				manifest.SetConfig(p, config, false)
+			}
+		}
+		s.d.Pods[key] = p
+	}
+	return digests
+}
+
+// updated returns a copy of p, a pod or a template, with the images of these digests. It is another revision.
+func (s *subject) updated(p *v1.Pod, digests map[string]string) *v1.Pod {
+	p = p.DeepCopy()
+	pinImages(p, digests)
+	var texts []string
+	for _, ref := range slices.Sorted(maps.Keys(digests)) {
+		texts = append(texts, "\nimage:", revisions.Pinned(ref, digests[ref]))
+	}
+	p.Annotations[manifest.AnnotationManifestHash] = manifest.Digest([]byte(manifest.ManifestHash(p)), texts...)
+	if !s.d.GivenUIDs[p.UID] {
+		manifest.SetUID(p, pod.UID(manifest.Digest([]byte(p.UID), texts...)))
+	}
+	return p
 }

@@ -33,6 +33,7 @@ type Rollback struct {
 
 // Apply changes the pods of d to those of the revisions that run, and adds the histories of these.
 func (r Rollback) Apply(d *manifest.Desired, recorded workload.Recorded) {
+	d.AutoUpdates = map[workload.ID]workload.AutoUpdate{}
 	d.Revisions, d.Former = map[workload.ID]*revisions.History{}, map[pod.Key]pod.Objects{}
 	made := map[workload.ID]*workload.Workload{}
 	for _, w := range d.Workloads {
@@ -45,9 +46,10 @@ func (r Rollback) Apply(d *manifest.Desired, recorded workload.Recorded) {
 		}
 	}
 	for id, keys := range subjects {
+		s := subject{Rollback: r, d: d, recorded: recorded, id: id, keys: keys, made: made[id]}
+		updates := s.update()
 		if r.enabled(d.Pods[keys[0]]) {
-			s := subject{Rollback: r, d: d, recorded: recorded, id: id, keys: keys, made: made[id]}
-			s.apply()
+			s.apply(updates)
 		}
 	}
 	for id, h := range recorded.Revisions {
@@ -73,7 +75,7 @@ func IDOf(p *v1.Pod) string {
 
 func (r Rollback) enabled(p *v1.Pod) bool {
 	given, is := p.Annotations[pod.AnnotationRollback]
-	return given == "true" || !is && r.All
+	return given == "true" || !is && (r.All || p.Annotations[pod.AnnotationAutoUpdate] == pod.AutoUpdateRegistry)
 }
 
 // subject is a pod, or a workload, whose revisions are rolled back.
@@ -86,7 +88,8 @@ type subject struct {
 	made     *workload.Workload // nil for a pod
 }
 
-func (s *subject) apply() {
+// apply decides which revision runs. updates are the digests that the one of the manifest includes.
+func (s *subject) apply(updates map[string]string) {
 	history, first := s.recorded.Revisions[s.id], s.d.Pods[s.keys[0]]
 	wanted := s.revision(first)
 	if history != nil {
@@ -110,8 +113,8 @@ func (s *subject) apply() {
 	}
 	health, images := s.health(wanted.ID)
 	v := revisions.Judge(revisions.Input{
-		History: history, Wanted: wanted, Health: health, Images: images, Tried: s.recorded.Tried[s.id],
-		Deadline: s.deadline(first) + grace(history), Now: s.recorded.Now,
+		History: history, Wanted: wanted, Health: health, Images: images, Updates: updates,
+		Tried: s.recorded.Tried[s.id], Deadline: s.deadline(first) + grace(history), Now: s.recorded.Now,
 		Undo: s.recorded.Undo[revisions.Undo{
 			Kind: string(s.id.Kind), Namespace: s.id.Key.Namespace, Name: s.id.Key.Name, Revision: wanted.ID,
 		}],

@@ -360,6 +360,9 @@ var annotations = map[string]rule{
 	"podrun.io/config.hash": ignored(ofPodrun),
 	"podrun.io/rollback": only("under serve, a revision of the manifest that is not healthy in time gives way to the "+
 		"last one that was; by default as --rollback says. It has no effect in Jobs and CronJobs", "true", "false"),
+	"podrun.io/auto-update": only("under serve: when the reference of an image refers to another one in the registry, "+
+		"registry updates the pod, and rolls it back if it is not healthy in time; notify records an event. "+
+		"It has no effect in Jobs and CronJobs", "registry", "notify"),
 	"podrun.io/progress-deadline-seconds": yes("how many seconds a revision may take to become healthy before it is " +
 		"rolled back; by default 120, or the progressDeadlineSeconds of a Deployment"),
 	"podrun.io/update": only("under serve, an edit starts another pod beside this one, which has its host ports as "+

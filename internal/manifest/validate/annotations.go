@@ -52,6 +52,17 @@ func validateUpdate(p *v1.Pod, at *field.Path) field.ErrorList {
 	return field.ErrorList{field.Forbidden(at.Key(pod.AnnotationUpdate), "the pod cannot run twice at a time: "+why)}
 }
 
+// validateAutoUpdate validates the annotation pod.AnnotationAutoUpdate.
+func validateAutoUpdate(p *v1.Pod, at *field.Path) field.ErrorList {
+	updates := p.Annotations[pod.AnnotationAutoUpdate] == pod.AutoUpdateRegistry
+	if !updates || p.Annotations[pod.AnnotationRollback] != "false" {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(at.Key(pod.AnnotationRollback),
+		"an update that is not healthy is always rolled back: leave it out, or use "+pod.AnnotationAutoUpdate+
+			": "+pod.AutoUpdateNotify)}
+}
+
 // validateJUnit validates the annotation pod.AnnotationJUnit.
 func validateJUnit(p *v1.Pod, at *field.Path) field.ErrorList {
 	var errs field.ErrorList

@@ -36,6 +36,7 @@ func Pod(p *v1.Pod, nodeName, fullName string) field.ErrorList {
 	errs = append(errs, validateNetworks(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateProgressDeadline(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateUpdate(p, field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validateAutoUpdate(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateJUnit(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateAppArmorAnnotations(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validatePodResources(p, path.Child("resources"))...)

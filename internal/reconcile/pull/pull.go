@@ -138,18 +138,9 @@ func (u *Puller) pull(ctx context.Context, s revision.State, name, ref string) {
 // logins returns the contents of the pod's imagePullSecrets. A missing Secret is skipped, as by the
 // kubelet: the image may not need it.
 func (u *Puller) logins(s revision.State) [][]byte {
-	var texts [][]byte
-	for _, ref := range s.Pod.Spec.ImagePullSecrets {
-		secret := s.Objects.Secrets[pod.Key{Namespace: s.Pod.Namespace, Name: ref.Name}]
-		if secret == nil {
-			u.o.Log.Warn("image pull secret not found; pulling without it", "secret", ref.Name)
-			continue
-		}
-		for _, key := range []string{v1.DockerConfigJsonKey, v1.DockerConfigKey} {
-			if text, found := secret.Data[key]; found {
-				texts = append(texts, text)
-			}
-		}
+	texts, missing := s.Objects.Logins(s.Pod)
+	for _, name := range missing {
+		u.o.Log.Warn("image pull secret not found; pulling without it", "secret", name)
 	}
 	return texts
 }

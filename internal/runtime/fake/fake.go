@@ -71,8 +71,10 @@ type Engine struct {
 	termCodes map[string]int
 	// scripts maps images to the behaviour of their containers.
 	scripts map[string]Script
-	// moved maps images to the digests that MoveTag has given them.
-	moved  map[string]string
+	// moved maps images to the digests that pulls of what was pushed have given them.
+	moved map[string]string
+	// pushed maps images to the digests that a registry has under their names.
+	pushed map[string]string
 	onExec Command
 	slow   map[string]*slowPull
 	// watched has what is called when a process ends, by its PID.
@@ -127,7 +129,8 @@ func NewEngine(boot string) *Engine {
 	return &Engine{
 		containers: map[string]*container{}, sandboxes: map[string]*sandbox{}, images: map[string]pod.Image{},
 		faults: faults{fail: map[string]error{}, left: -1}, ignoreTerm: map[string]bool{}, termCodes: map[string]int{},
-		scripts: map[string]Script{}, moved: map[string]string{}, slow: map[string]*slowPull{},
+		scripts: map[string]Script{}, moved: map[string]string{}, pushed: map[string]string{},
+		slow:    map[string]*slowPull{},
 		watched: map[int][]func(){}, boot: boot,
 	}
 }

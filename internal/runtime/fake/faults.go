@@ -29,8 +29,8 @@ func (r *faults) enter(ctx context.Context, call, what string) error {
 		return err
 	}
 	switch call {
-	case "ListContainers", "InspectContainers", "SandboxReady", "Wakeups", "Resolve", "Exec", "LayerSize",
-		"OpenStdin", "ResizeTerminal":
+	case "ListContainers", "InspectContainers", "SandboxReady", "Wakeups", "Resolve", "RegistryDigest", "Exec",
+		"LayerSize", "OpenStdin", "ResizeTerminal":
 	default:
 		if r.left > 0 {
 			r.left--

@@ -45,14 +45,18 @@ func (r imageDriver) Pull(ctx context.Context, ref string, _ ...[]byte) (pod.Ima
 			return pod.Image{}, err
 		}
 	}
-	return r.store(ref), nil
+	if digest := r.pushed[ref]; digest != "" {
+		r.moved[ref] = digest
+		r.scripts[ref] = r.scripts[ref+"@"+digest]
+	}
+	return store(r.Engine, ref), nil
 }
 
-// Digest is that of every image until MoveTag gives it another one.
+// Digest is that of every image until Push gives it another one.
 const Digest = "sha256:fake"
 
 // store adds an image, by its digest too if ref has none.
-func (r *Engine) store(ref string) pod.Image {
+func store(r *Engine, ref string) pod.Image {
 	i := pod.Image{Name: ref, ID: ref}
 	if !strings.Contains(ref, "@") {
 		digest := r.moved[ref]
@@ -64,6 +68,33 @@ func (r *Engine) store(ref string) pod.Image {
 	}
 	r.images[ref] = i
 	return i
+}
+
+// RegistryDigest returns the digest that Push gave to what is under this name, and ErrNotFound if there is nothing.
+func (r imageDriver) RegistryDigest(ctx context.Context, ref string, _ ...[]byte) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "RegistryDigest", ref); err != nil {
+		return "", err
+	}
+	if digest := r.pushed[ref]; digest != "" {
+		return digest, nil
+	}
+	return "", fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
+}
+
+// HoldImage does nothing: no image is lost.
+func (r imageDriver) HoldImage(ctx context.Context, ref string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.enter(ctx, "HoldImage", ref)
+}
+
+// Push gives the registry an image of this digest and behaviour under ref. It comes to the machine by Pull.
+func (r *Engine) Push(ref, digest string, s Script) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pushed[ref], r.scripts[ref+"@"+digest] = digest, s
 }
 
 // slowPull is the progress of a pull that does not complete until it is changed.
@@ -112,14 +143,6 @@ func (r imageDriver) Show(ctx context.Context, image pod.Image, uid pod.UID, vol
 func (r *Engine) AddImage(ref string, s Script) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := r.store(ref)
+	i := store(r, ref)
 	r.scripts[ref], r.scripts[i.ID] = s, s
-}
-
-// MoveTag makes ref refer to an image with another digest and another behaviour. The former one stays, by its digest.
-func (r *Engine) MoveTag(ref, digest string, s Script) {
-	r.mu.Lock()
-	r.moved[ref] = digest
-	r.mu.Unlock()
-	r.AddImage(ref, s)
 }

@@ -44,6 +44,9 @@ type History struct {
 	// Pinned says that Good was rolled back to, so that it runs with the Images that it had, also if the manifest then
 	// is edited back to it.
 	Pinned bool `json:"pinned,omitempty"`
+	// Updates are the digests of the images that pods with pod.AnnotationAutoUpdate are to run instead of those that
+	// their references referred to before, by reference. The revision that the manifest has includes them.
+	Updates map[string]string `json:"updates,omitempty"`
 	// Past are the outcomes of the revisions, the newest last.
 	Past []Outcome `json:"past,omitempty"`
 }
@@ -106,6 +109,8 @@ type Input struct {
 	// Health is that of Wanted's pods, and Images the digests of the images that they run, by reference.
 	Health Health
 	Images map[string]string
+	// Updates are the digests that Wanted includes, as in History.
+	Updates map[string]string
 	// Tried is for how long the revision History.Tried is being tried, without the time in which podrun did not run.
 	Tried time.Duration
 	// Deadline is for how long a revision may be tried.
@@ -148,6 +153,7 @@ func Judge(in Input) Verdict {
 	if in.History != nil {
 		h = *in.History
 	}
+	h.Updates = in.Updates
 	wanted := in.Wanted
 	switch {
 	case h.Good != nil && h.RolledBack == wanted.ID:

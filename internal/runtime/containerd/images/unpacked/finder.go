@@ -86,8 +86,8 @@ func (f *Finder) resolveDigest(ctx context.Context, ref string) (pod.Image, erro
 	return content.Named(all[0]), nil
 }
 
-// ByDigest returns the image that ref names by digest under each name of ref's repository that the store has for it: none
-// if ref has no digest.
+// ByDigest returns the image that ref names by digest under each name of ref's repository that the store has for it:
+// none if ref has no digest.
 func ByDigest(ctx context.Context, c *daemon.Client, ref string) ([]images.Image, error) {
 	named, err := reference.ParseDockerRef(ref)
 	pinned, ok := named.(reference.Canonical)
