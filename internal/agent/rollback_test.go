@@ -203,14 +203,21 @@ func TestAutoUpdate(t *testing.T) {
 		}
 		s.put(auto(rollbackPod("v:1"), "registry"))
 		s.start()
-		image(90*time.Minute, "v:1") // the registry has none
+		image(90*time.Minute, "v:1@"+fake.Digest) // the registry has none
 		first := s.pods()[0].UID
 		rt.Push("v:1", fake.Digest, fake.Script{})
-		image(time.Hour, "v:1")
+		image(time.Hour, "v:1@"+fake.Digest)
 		if now := s.pods()[0].UID; now != first {
 			t.Error("it was replaced")
 		}
 		rt.Push("v:1", "sha256:bad", fake.Script{Run: time.Second, Exit: 1})
+		if _, err := rt.Pull(t.Context(), "v:1"); err != nil { // and podrun is killed before it takes note of that
+			t.Error(err)
+		}
+		rt.Exit(strings.TrimPrefix(s.pods()[0].Status.ContainerStatuses[0].ContainerID, "containerd://"), 1)
+		image(time.Minute, "v:1@"+fake.Digest)
+		s.reboot(rt)
+		image(time.Minute, "v:1@"+fake.Digest)
 		image(time.Hour, "v:1@"+fake.Digest+"!")
 		image(3*time.Hour, "v:1@"+fake.Digest+"!") // it is not tried again
 		rt.Push("v:1", "sha256:new", fake.Script{})

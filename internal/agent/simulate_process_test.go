@@ -299,6 +299,7 @@ func (p *process) StartContainer(ctx context.Context, s runtime.Start) error {
 	p.use(s.ID, key)
 	i := &instance{
 		id: s.ID, name: s.Container.Name, key: key, pod: s.Pod, spec: s.Container, sandbox: s.Sandbox.ID, attempt: s.Attempt,
+		image: s.Image.ID,
 	}
 	late, err := p.enter(ctx, "StartContainer", key.Name+" "+i.name)
 	if err != nil {
@@ -387,6 +388,20 @@ func (p *process) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.I
 		return pod.Image{}, errors.Join(err, late)
 	}
 	return p.Driver.Pull(ctx, ref, logins...)
+}
+
+func (p *process) RegistryDigest(ctx context.Context, ref string, logins ...[]byte) (string, error) {
+	if late, err := p.enter(ctx, "RegistryDigest", ref); err != nil || late != nil {
+		return "", errors.Join(err, late)
+	}
+	return p.Driver.RegistryDigest(ctx, ref, logins...)
+}
+
+func (p *process) HoldImage(ctx context.Context, ref string) error {
+	if late, err := p.enter(ctx, "HoldImage", ref); err != nil || late != nil {
+		return errors.Join(err, late)
+	}
+	return p.Driver.HoldImage(ctx, ref)
 }
 
 func (p *process) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {

@@ -30,6 +30,36 @@ type rolls struct {
 	ready  map[string]bool
 	// refused is when the wanted version was shown as rolled back for the first time; zero: it was not.
 	refused time.Time
+	// pushed has the versions of which the registry has got another image, by whether that works.
+	pushed map[string]bool
+}
+
+// The digests of what the registry gets.
+const goodDigest, badDigest = "sha256:good", "sha256:bad"
+
+// pushRoll has the registry get another image of a version, some time after this is offered, and has the pods be updated
+// to it. Many versions have none.
+func (s *simulation) pushRoll(n int, image string, template *v1.PodTemplateSpec) {
+	w, d := s.w, scatter(s.w.seed, "push", uint64(n))
+	if w.badRoll(n) || !chance(d, 3) {
+		return
+	}
+	template.Annotations[pod.AnnotationAutoUpdate] = pod.AutoUpdateRegistry
+	works := chance(d>>8, 2)
+	time.AfterFunc(between(d, 10*time.Second, 2*time.Minute), func() {
+		w.set(func() { w.rolls.pushed[fmt.Sprint(n)] = works })
+		digest := goodDigest
+		if !works {
+			digest = badDigest
+		}
+		w.engine.Push(image, digest, fake.Script{})
+	})
+}
+
+// mayFail reports that version n does not work, or that another image of it does not.
+func (w *world) mayFail(n int) bool {
+	works, pushed := w.rolls.pushed[fmt.Sprint(n)]
+	return w.badRoll(n) || pushed && !works
 }
 
 // badRoll reports that version n crashes at once.
@@ -73,6 +103,7 @@ func (s *simulation) putRoll(n int) {
 	if hasPort(n) {
 		c.Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 8080}}
 	}
+	s.pushRoll(n, image, &d.Spec.Template)
 	d.Spec.Template.Spec = v1.PodSpec{Containers: []v1.Container{c}, TerminationGracePeriodSeconds: ptr.To[int64](5)}
 	s.putObject(path, d)
 }
@@ -108,6 +139,8 @@ func rolledBackRightly(w *world, p *v1.Pod) string {
 	switch {
 	case rolledBack && strings.HasPrefix(p.Spec.Containers[0].Image, "bad-"):
 		return fmt.Sprintf("it is rolled back to version %s, which is bad", n)
+	case rolledBack && strings.HasSuffix(p.Spec.Containers[0].Image, badDigest):
+		return fmt.Sprintf("it is rolled back to another image of version %s, which is bad", n)
 	case rolledBack && !w.rolls.ready[n]:
 		return fmt.Sprintf("it is rolled back to version %s, which was never ready", n)
 	case rolledBack && w.rolls.refused.IsZero() && w.rolls.wanted != n && time.Since(w.rolls.since) > time.Minute:
@@ -157,7 +190,7 @@ func (w *world) rollRuns() (why string) {
 	}
 	runs := w.rolls.wanted
 	switch {
-	case h.Overdue && !w.badRoll(n):
+	case h.Overdue && !w.mayFail(n):
 		return "it is overdue, and is good"
 	case h.Overdue:
 		return "" // there is none to go back to
@@ -181,6 +214,10 @@ func (w *world) rollRuns() (why string) {
 		p := w.statuses[pod.Key{Namespace: "default", Name: name}]
 		if p == nil || p.Labels["n"] != runs || !pod.IsReady(p) {
 			return fmt.Sprintf("%s is not ready in version %s", name, runs)
+		}
+		image := p.Spec.Containers[0].Image
+		if w.rolls.pushed[runs] && h.RolledBack == "" && !strings.HasSuffix(image, goodDigest) {
+			return fmt.Sprintf("%s is not updated: %s", name, image)
 		}
 		if rolledBack := p.Annotations[manifest.AnnotationRolledBack] != ""; rolledBack != (h.RolledBack != "") {
 			return fmt.Sprintf("%s: rolled back: %v", name, rolledBack)

@@ -80,6 +80,9 @@ func simulate(t *testing.T, seed uint64) *world {
 	o.MaxBackoff = simulatedBackoff
 	o.Sources.URL, o.Sources.HTTPCheckFrequency, o.Sources.NoSuffix = "http://manifests/x", 15*time.Second, true
 	o.Sources.FileCheckFrequency = 10 * time.Second
+	if err := o.Updates.Set("@every 1m", 0); err != nil {
+		t.Fatal(err)
+	}
 	var w *world
 	synctest.Test(t, func(t *testing.T) {
 		w = newWorld(seed, o.Dirs)

@@ -77,6 +77,7 @@ type instance struct {
 	key       pod.Key
 	pod       *v1.Pod
 	spec      *v1.Container
+	image     string // its ID
 	sandbox   string
 	attempt   int
 	boot      int
@@ -103,7 +104,7 @@ func newWorld(seed uint64, dirs layout.Dirs) *world {
 		runs: map[string]time.Time{}, cronOf: map[string]string{}, cronRan: map[string]string{},
 		unsaved: map[pod.UID]int{}, torn: map[pod.UID]bool{},
 		reruns: map[pod.Key]int{}, protected: map[pod.UID]bool{}, left: map[pod.UID]bool{}, shown: map[pod.UID]bool{}, seenEnded: map[string]bool{}, restarts: map[string]int32{}, statuses: map[pod.Key]*v1.Pod{},
-		rolls: rolls{ready: map[string]bool{}},
+		rolls: rolls{ready: map[string]bool{}, pushed: map[string]bool{}},
 	}
 }
 
@@ -213,7 +214,7 @@ func (w *world) course(i *instance) (run time.Duration, code int, reason string)
 	d := w.drawn(fmt.Sprintf("course %s %s %d", i.pod.UID, i.name, i.attempt))
 	sidecar := i.spec.RestartPolicy != nil
 	switch {
-	case strings.HasPrefix(i.spec.Image, "bad-roll:"):
+	case strings.HasPrefix(i.spec.Image, "bad-roll:") || strings.HasSuffix(i.image, badDigest):
 		run, code = between(d, 100*time.Millisecond, 4*time.Second), 1
 	case isInit(i) && !sidecar:
 		run = between(d, 100*time.Millisecond, 4*time.Second)

@@ -14,16 +14,14 @@ import (
 	"podrun.io/podrun/internal/workload/revisions"
 )
 
-// addImages adds the digests of the images that the containers of a pod run, by the references that its manifest has. A
-// reference with a digest needs none.
+// addImages adds the digests of the images that the containers of a pod run, by the references that its manifest has,
+// without the digests by which a container may have been started.
 func addImages(digests map[string]string, p *v1.Pod) {
-	for _, statuses := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
-		for _, s := range statuses {
-			c := pod.FindContainer(p, s.Name)
-			_, digest, known := strings.Cut(s.ImageID, "@")
-			if c != nil && known && !strings.Contains(c.Image, "@") {
-				digests[c.Image] = digest
-			}
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		c := pod.FindContainer(p, s.Name)
+		if _, digest, known := strings.Cut(s.ImageID, "@"); known && c != nil {
+			ref, _, _ := strings.Cut(c.Image, "@")
+			digests[ref] = digest
 		}
 	}
 }
@@ -44,7 +42,7 @@ func pinImages(p *v1.Pod, digests map[string]string) {
 }
 
 // update makes the revision that the manifest has one with the images to which it is updated, if there are any, and
-// returns their digests by reference. It also says which registries to ask.
+// returns their digests by reference; nil if its images are not updated. It also says which registries to ask.
 func (s *subject) update() map[string]string {
 	first := s.d.Pods[s.keys[0]]
 	mode := first.Annotations[pod.AnnotationAutoUpdate]
@@ -81,8 +79,11 @@ func (s *subject) update() map[string]string {
 		}
 	}
 	s.d.AutoUpdates[s.id] = workload.AutoUpdate{Pod: first, Images: asked, Notify: mode == pod.AutoUpdateNotify}
-	if len(digests) == 0 {
+	if mode != pod.AutoUpdateRegistry {
 		return nil
+	}
+	if len(digests) == 0 {
+		return digests
 	}
 	if s.made != nil {
 		w := *s.made

@@ -41,8 +41,8 @@ type History struct {
 	Overdue bool `json:"overdue,omitempty"`
 	// RolledBack is the ID of the revision that Good runs in place of, as long as the manifest has it.
 	RolledBack string `json:"rolledBack,omitempty"`
-	// Pinned says that Good was rolled back to, so that it runs with the Images that it had, also if the manifest then
-	// is edited back to it.
+	// Pinned says that Good runs with the Images that it had: it was rolled back to, and the manifest may have been
+	// edited back to it since; or its images are updated, so that their references may refer to what is not tried yet.
 	Pinned bool `json:"pinned,omitempty"`
 	// Updates are the digests of the images that pods with pod.AnnotationAutoUpdate are to run instead of those that
 	// their references referred to before, by reference. The revision that the manifest has includes them.
@@ -109,7 +109,7 @@ type Input struct {
 	// Health is that of Wanted's pods, and Images the digests of the images that they run, by reference.
 	Health Health
 	Images map[string]string
-	// Updates are the digests that Wanted includes, as in History.
+	// Updates are the digests that Wanted includes, as in History; nil if its images are not updated.
 	Updates map[string]string
 	// Tried is for how long the revision History.Tried is being tried, without the time in which podrun did not run.
 	Tried time.Duration
@@ -179,7 +179,7 @@ func Judge(in Input) Verdict {
 		h.end(Healthy, "", in.Now)
 		good := *wanted
 		good.Images = in.Images
-		h.Previous, h.Good, h.Pinned = h.Good, &good, false
+		h.Previous, h.Good, h.Pinned = h.Good, &good, in.Updates != nil
 		return Verdict{History: &h, Use: wanted}
 	case h.Overdue:
 		return Verdict{History: &h, Use: wanted, Wait: in.Health.Wait}
