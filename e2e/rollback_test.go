@@ -193,6 +193,9 @@ func TestAutoUpdate(t *testing.T) {
 	h.pushWith("VERSION=2")
 	says("version 2")
 	n.awaitHistory("web", "Healthy Healthy")
+	if out := n.ok("get", "pod", "web", "-o", "manifest"); strings.Contains(out, "sha256:") || !strings.Contains(out, h.ref()) {
+		t.Errorf("the manifest: %s", out)
+	}
 	h.pushWith("BROKEN=1")
 	n.awaitHistory("web", "Healthy Healthy RolledBack")
 	says("version 2")

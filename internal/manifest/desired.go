@@ -44,7 +44,7 @@ func OwnAnnotations() []string {
 	return []string{
 		AnnotationHash, AnnotationManifestHash, AnnotationSource, AnnotationSeen, AnnotationManifest, AnnotationError,
 		AnnotationConfig, AnnotationWarnings, AnnotationNext, AnnotationRolledBack, workload.Annotation,
-		pod.AnnotationSurge,
+		pod.AnnotationSurge, pod.AnnotationPinned,
 	}
 }
 

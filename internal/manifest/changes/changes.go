@@ -136,6 +136,7 @@ func edited(p *v1.Pod) *v1.Pod {
 	for _, derived := range []string{
 		manifest.AnnotationHash, manifest.AnnotationManifestHash, manifest.AnnotationSource, manifest.AnnotationSeen,
 		manifest.AnnotationManifest, manifest.AnnotationConfig, manifest.AnnotationWarnings, workload.Annotation,
+		pod.AnnotationPinned,
 	} {
 		delete(e.Annotations, derived)
 	}

@@ -27,6 +27,7 @@ func Manifest(p *v1.Pod, noSuffix bool) ([]byte, error) {
 	if !noSuffix {
 		w.Name = pod.ManifestName(p)
 	}
+	pod.UnpinImages(w)
 	for _, name := range manifest.OwnAnnotations() {
 		delete(w.Annotations, name)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/manifest/support"
 )
 
@@ -41,6 +42,10 @@ spec:
 `), true)[0]
 	p.Status.Phase = v1.PodRunning
 	p.Annotations[manifest.AnnotationNext] = "2026-01-02T03:04:05Z"
+	pod.PinImages(p, map[string]string{"web:1": "sha256:1"})
+	if c := p.Spec.Containers[0]; c.Image != "web:1@sha256:1" {
+		t.Errorf("it runs %s", c.Image)
+	}
 	const want = `apiVersion: v1
 kind: Pod
 metadata:

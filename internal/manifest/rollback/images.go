@@ -26,21 +26,6 @@ func addImages(digests map[string]string, p *v1.Pod) {
 	}
 }
 
-// pinImages makes the containers of p run images by their digests, if those are known. Such an image is not pulled if
-// it is present, since a digest cannot refer to another one.
-func pinImages(p *v1.Pod, digests map[string]string) {
-	for _, c := range pod.AllContainers(p) {
-		digest := digests[c.Image]
-		if digest == "" {
-			continue
-		}
-		c.Image = revisions.Pinned(c.Image, digest)
-		if c.ImagePullPolicy == v1.PullAlways {
-			c.ImagePullPolicy = v1.PullIfNotPresent
-		}
-	}
-}
-
 // update makes the revision that the manifest has one with the images to which it is updated, if there are any, and
 // returns their digests by reference; nil if its images are not updated. It also says which registries to ask.
 func (s *subject) update() map[string]string {
@@ -107,7 +92,7 @@ func (s *subject) update() map[string]string {
 // updated returns a copy of p, a pod or a template, with the images of these digests. It is another revision.
 func (s *subject) updated(p *v1.Pod, digests map[string]string) *v1.Pod {
 	p = p.DeepCopy()
-	pinImages(p, digests)
+	pod.PinImages(p, digests)
 	var texts []string
 	for _, ref := range slices.Sorted(maps.Keys(digests)) {
 		texts = append(texts, "\nimage:", revisions.Pinned(ref, digests[ref]))

@@ -137,7 +137,7 @@ func (s *subject) pin(digests map[string]string) {
 	}
 	for _, key := range s.keys {
 		p := s.d.Pods[key].DeepCopy()
-		pinImages(p, digests)
+		pod.PinImages(p, digests)
 		s.d.Pods[key] = p
 	}
 }
@@ -252,7 +252,7 @@ func (s *subject) use(r *revisions.Revision, reason string) {
 		}
 		p.Spec.NodeName = wanted.Spec.NodeName
 		if !manifest.SameRun(p, wanted) { // else its containers go on
-			pinImages(p, r.Images)
+			pod.PinImages(p, r.Images)
 		}
 		from := manifest.OriginOf(wanted) // the file may have another name now
 		manifest.Annotate(p, manifest.AnnotationSource, from.Source)

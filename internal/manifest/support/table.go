@@ -380,6 +380,7 @@ var annotations = map[string]rule{
 	"podrun.io/manifest-warnings": ignored(ofPodrun),
 	"podrun.io/next-attempt":      ignored(ofPodrun),
 	"podrun.io/rolled-back":       ignored(ofPodrun),
+	"podrun.io/pinned-images":     ignored(ofPodrun),
 	"podrun.io/workload":          ignored(ofPodrun),
 	"podrun.io/surge":             ignored(ofPodrun),
 	"cdi.k8s.io/": yes("devices of this node's CDI specifications, " +
