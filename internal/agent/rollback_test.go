@@ -220,6 +220,13 @@ func TestAutoUpdate(t *testing.T) {
 		image(time.Minute, "v:1@"+fake.Digest)
 		image(time.Hour, "v:1@"+fake.Digest+"!")
 		image(3*time.Hour, "v:1@"+fake.Digest+"!") // it is not tried again
+		edited := strings.Replace(rollbackPod("v:1"), "spec:\n", "spec:\n  terminationGracePeriodSeconds: 7\n", 1)
+		s.put(auto(edited, "registry"))
+		image(time.Minute, "v:1@"+fake.Digest) // nor by an edit
+		image(3*time.Hour, "v:1@"+fake.Digest)
+		s.stop()
+		s.start()
+		image(3*time.Hour, "v:1@"+fake.Digest)
 		rt.Push("v:1", "sha256:new", fake.Script{})
 		image(time.Hour, "v:1@sha256:new")
 		if now := s.pods()[0].UID; now == first {
@@ -230,8 +237,11 @@ func TestAutoUpdate(t *testing.T) {
 		image(time.Minute, "v:1@sha256:new")
 		s.reboot(rt)
 		image(time.Minute, "v:1@sha256:new")
+		if _, err := rt.Pull(t.Context(), "v:1"); err != nil { // until now it was the bad one: updates move no tag
+			t.Error(err)
+		}
 		rt.Push("v:1", "sha256:newer", fake.Script{})
-		s.put(auto(rollbackPod("v:1"), "notify")) // the tag refers to what was fetched
+		s.put(auto(rollbackPod("v:1"), "notify"))
 		image(2*time.Hour, "v:1")
 		records, err := event.Read(s.o.Dirs)
 		if err != nil {

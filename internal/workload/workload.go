@@ -179,6 +179,8 @@ type AutoUpdate struct {
 	Pod *v1.Pod
 	// Images are the digests of the images that the pods run or are updated to, by reference.
 	Images map[string]string
+	// Failed are the digests to which they are not updated, because that did not work, by reference.
+	Failed map[string]string
 	// Notify says that the pods are not updated.
 	Notify bool
 }

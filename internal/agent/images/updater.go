@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -62,14 +61,15 @@ type Updater struct {
 
 	mu   sync.Mutex
 	want manifest.Desired
-	// notified are the images of which there are events. Only Run uses it.
+	// notified are the images of which there are events.
 	notified map[string]bool
 }
 
 // The bounds of what registries may take.
 const (
 	askTime  = time.Minute
-	pullTime = time.Hour
+	pullTime = 15 * time.Minute
+	atOnce   = 8 // workloads
 )
 
 // Want sets the pods that are desired.
@@ -125,54 +125,72 @@ func (u *Updater) await(ctx context.Context, began time.Time) error {
 	}
 }
 
-// check asks about all images, each once, and reports what it has fetched.
+// check asks about all images, each once, and reports what it has fetched. A registry that takes long delays no other.
 func (u *Updater) check(ctx context.Context) {
 	u.mu.Lock()
 	want := u.want
 	u.mu.Unlock()
 	ask := u.asker()
+	var running sync.WaitGroup
+	defer running.Wait()
+	slots := make(chan struct{}, atOnce)
 	for _, id := range slices.SortedFunc(maps.Keys(want.AutoUpdates), compare) {
-		a := want.AutoUpdates[id]
-		logins, _ := want.Objects.Logins(a.Pod)
-		newer := map[string]string{}
-		for _, ref := range slices.Sorted(maps.Keys(a.Images)) {
-			now, err := ask(ctx, ref, logins)
-			if err == nil && now != a.Images[ref] {
-				newer[ref], err = u.update(ctx, a, ref, now, logins)
+		logins, _ := want.Objects.Logins(want.AutoUpdates[id].Pod)
+		running.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if newer := u.newer(ctx, want.AutoUpdates[id], ask, logins); len(newer) > 0 && ctx.Err() == nil {
+				u.Record.Newer(id, newer)
 			}
-			if ctx.Err() != nil {
-				return
-			}
-			if err != nil {
-				u.Log.Warn("an image cannot be updated", "image", ref, "pod", pod.KeyOf(a.Pod), "err", err)
-				u.record(a, true, "AutoUpdateFailed", fmt.Sprintf("Image %q: %v", ref, err))
-			}
-			if newer[ref] == "" {
-				delete(newer, ref)
-			}
-		}
-		if len(newer) > 0 {
-			u.Record.Newer(id, newer)
-		}
+		})
 	}
 }
 
-// asker returns a function that asks a registry for the digest of an image, once for the same credentials.
-func (u *Updater) asker() func(ctx context.Context, ref string, logins [][]byte) (string, error) {
+// newer returns the digests of the newer images of one workload that it has fetched, by reference.
+func (u *Updater) newer(ctx context.Context, a workload.AutoUpdate, ask ask, logins [][]byte) map[string]string {
+	all := map[string]string{}
+	for _, ref := range slices.Sorted(maps.Keys(a.Images)) {
+		now, err := ask(ctx, ref, logins)
+		if err == nil && now != a.Images[ref] && now != a.Failed[ref] {
+			err = u.update(ctx, a, ref, now, logins)
+			if err == nil && !a.Notify {
+				all[ref] = now
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			u.Log.Warn("an image cannot be updated", "image", ref, "pod", pod.KeyOf(a.Pod), "err", err)
+			u.record(a, true, "AutoUpdateFailed", fmt.Sprintf("Image %q: %v", ref, err))
+		}
+	}
+	return all
+}
+
+// ask asks a registry for the digest of an image.
+type ask func(ctx context.Context, ref string, logins [][]byte) (string, error)
+
+// asker returns an ask that asks once for the same credentials.
+func (u *Updater) asker() ask {
 	type answer struct {
+		once   sync.Once
 		digest string
 		err    error
 	}
-	answers := map[string]answer{}
+	var mu sync.Mutex
+	answers := map[string]*answer{}
 	return func(ctx context.Context, ref string, logins [][]byte) (string, error) {
 		key := fmt.Sprintf("%s %q", ref, logins)
-		known, is := answers[key]
-		if !is {
+		mu.Lock()
+		known := answers[key]
+		if known == nil {
+			known = &answer{}
+			answers[key] = known
+		}
+		mu.Unlock()
+		known.once.Do(func() {
 			asking, cancel := context.WithTimeout(ctx, askTime)
 			defer cancel()
 			known.digest, known.err = u.Images.RegistryDigest(asking, ref, logins...)
-			answers[key] = known
-		}
+		})
 		return known.digest, known.err
 	}
 }
@@ -181,35 +199,27 @@ func compare(a, b workload.ID) int {
 	return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Kind, b.Kind))
 }
 
-// update fetches the image that ref refers to, which now is another one than the pods run, and returns its digest; ""
-// if the pods are not updated.
-func (u *Updater) update(
-	ctx context.Context, a workload.AutoUpdate, ref, now string, logins [][]byte,
-) (string, error) {
+// update fetches the image with the digest now, which is another one than the pods run, or records an event about it.
+// What ref refers to on this machine stays as it is: other pods may run it.
+func (u *Updater) update(ctx context.Context, a workload.AutoUpdate, ref, now string, logins [][]byte) error {
 	has := a.Images[ref]
 	if a.Notify {
+		u.mu.Lock()
+		defer u.mu.Unlock()
 		if key := fmt.Sprint(pod.KeyOf(a.Pod), ref, now); !u.notified[key] {
 			u.notified[key] = true
 			u.record(a, false, "ImageOutdated", fmt.Sprintf("Image %q is %s in its registry; %s runs", ref, now, has))
 		}
-		return "", nil
+		return nil
 	}
 	pulling, cancel := context.WithTimeout(ctx, pullTime)
 	defer cancel()
-	// What runs stays, so that it can run again.
-	if err := u.Images.HoldImage(pulling, revisions.Pinned(ref, has)); err != nil {
-		return "", err
+	if _, err := u.Images.Pull(pulling, revisions.Pinned(ref, now), logins...); err != nil {
+		return err
 	}
-	pulled, err := u.Images.Pull(pulling, ref, logins...)
-	if err != nil {
-		return "", err
-	}
-	_, digest, _ := strings.Cut(pulled.ID, "@")
-	if digest == has {
-		return "", nil
-	}
-	u.record(a, false, "ImageUpdated", fmt.Sprintf("Pulled image %q, which is %s now instead of %s", ref, digest, has))
-	return digest, nil
+	u.Log.Info("a newer image was pulled", "image", ref, "pod", pod.KeyOf(a.Pod), "digest", now, "before", has)
+	u.record(a, false, "ImageUpdated", fmt.Sprintf("Pulled image %q, which is %s now instead of %s", ref, now, has))
+	return nil
 }
 
 func (u *Updater) record(a workload.AutoUpdate, warning bool, reason, message string) {

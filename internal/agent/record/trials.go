@@ -102,6 +102,7 @@ func (r *Record) saveRevisions(all map[workload.ID]*revisions.History, failed ma
 		r.begin(id, h)
 		if e, is := revisions.Event(before[id], h); is && r.events != nil {
 			r.events.Record(r.eventOf(id, e))
+			r.log.Info("revision", "of", id, "reason", e.Reason, "message", e.Message)
 		}
 	}
 	for id := range r.began {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"podrun.io/podrun/internal/manifest"
-	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/manifest/support"
+	"podrun.io/podrun/internal/pod"
 )
 
 func load(t *testing.T, text []byte, noSuffix bool) []*v1.Pod {

@@ -34,11 +34,7 @@ func (s *subject) update() map[string]string {
 	if mode == "" {
 		return nil
 	}
-	var before map[string]string
-	if h := s.recorded.Revisions[s.id]; h != nil {
-		before = h.Updates
-	}
-	newer := s.recorded.Newer[s.id]
+	history, newer := s.recorded.Revisions[s.id], s.recorded.Newer[s.id]
 	if s.recorded.Frozen[s.id] {
 		newer = nil
 	}
@@ -52,10 +48,7 @@ func (s *subject) update() map[string]string {
 		if strings.Contains(c.Image, "@") || c.ImagePullPolicy == v1.PullNever {
 			continue
 		}
-		digest := newer[c.Image]
-		if digest == "" {
-			digest = before[c.Image]
-		}
+		digest := history.Update(c.Image, newer[c.Image], IDOf(first))
 		if digest != "" && mode == pod.AutoUpdateRegistry {
 			digests[c.Image] = digest
 		}
@@ -64,6 +57,11 @@ func (s *subject) update() map[string]string {
 		}
 	}
 	s.d.AutoUpdates[s.id] = workload.AutoUpdate{Pod: first, Images: asked, Notify: mode == pod.AutoUpdateNotify}
+	if history != nil {
+		a := s.d.AutoUpdates[s.id]
+		a.Failed = history.Failed
+		s.d.AutoUpdates[s.id] = a
+	}
 	if mode != pod.AutoUpdateRegistry {
 		return nil
 	}

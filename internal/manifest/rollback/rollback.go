@@ -47,6 +47,7 @@ func (r Rollback) Apply(d *manifest.Desired, recorded workload.Recorded) {
 	}
 	for id, keys := range subjects {
 		s := subject{Rollback: r, d: d, recorded: recorded, id: id, keys: keys, made: made[id]}
+		s.manifest = IDOf(d.Pods[keys[0]])
 		updates := s.update()
 		if r.enabled(d.Pods[keys[0]]) {
 			s.apply(updates)
@@ -86,6 +87,7 @@ type subject struct {
 	id       workload.ID
 	keys     []pod.Key
 	made     *workload.Workload // nil for a pod
+	manifest string             // identifies what the manifest is, without updates of its images
 }
 
 // apply decides which revision runs. updates are the digests that the one of the manifest includes.
@@ -113,7 +115,7 @@ func (s *subject) apply(updates map[string]string) {
 	}
 	health, images := s.health(wanted.ID)
 	v := revisions.Judge(revisions.Input{
-		History: history, Wanted: wanted, Health: health, Images: images, Updates: updates,
+		History: history, Wanted: wanted, Health: health, Images: images, Updates: updates, Manifest: s.manifest,
 		Tried: s.recorded.Tried[s.id], Deadline: s.deadline(first) + grace(history), Now: s.recorded.Now,
 		Undo: s.recorded.Undo[revisions.Undo{
 			Kind: string(s.id.Kind), Namespace: s.id.Key.Namespace, Name: s.id.Key.Name, Revision: wanted.ID,

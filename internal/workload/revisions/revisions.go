@@ -7,6 +7,8 @@
 package revisions
 
 import (
+	"cmp"
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -47,6 +49,10 @@ type History struct {
 	// Updates are the digests of the images that pods with pod.AnnotationAutoUpdate are to run instead of those that
 	// their references referred to before, by reference. The revision that the manifest has includes them.
 	Updates map[string]string `json:"updates,omitempty"`
+	// Failed are the digests among Updates that were rolled back, by reference, and FailedIn identifies what the
+	// manifest was then, without updates. What the manifest becomes by an edit does not include them.
+	Failed   map[string]string `json:"failed,omitempty"`
+	FailedIn string            `json:"failedIn,omitempty"`
 	// Past are the outcomes of the revisions, the newest last.
 	Past []Outcome `json:"past,omitempty"`
 }
@@ -109,8 +115,10 @@ type Input struct {
 	// Health is that of Wanted's pods, and Images the digests of the images that they run, by reference.
 	Health Health
 	Images map[string]string
-	// Updates are the digests that Wanted includes, as in History; nil if its images are not updated.
-	Updates map[string]string
+	// Updates are the digests that Wanted includes, as in History; nil if its images are not updated. Manifest
+	// identifies what the manifest is without them.
+	Updates  map[string]string
+	Manifest string
 	// Tried is for how long the revision History.Tried is being tried, without the time in which podrun did not run.
 	Tried time.Duration
 	// Deadline is for how long a revision may be tried.
@@ -164,6 +172,7 @@ func Judge(in Input) Verdict {
 		if in.Undo && h.Previous != nil {
 			h.Past = appended(h.Past, Outcome{wanted.ID, RolledBack, undone, time.Time{}, in.Now})
 			h.RolledBack, h.Good, h.Previous, h.Pinned = wanted.ID, h.Previous, nil, true
+			h.fail(in)
 			return Verdict{History: &h, Use: h.Good}
 		}
 		return Verdict{History: &h, Use: wanted}
@@ -174,6 +183,7 @@ func Judge(in Input) Verdict {
 	case in.Undo && h.Good != nil:
 		h.end(RolledBack, undone, in.Now)
 		h.RolledBack, h.Pinned = wanted.ID, true
+		h.fail(in)
 		return Verdict{History: &h, Use: h.Good}
 	case in.Health.State == Well:
 		h.end(Healthy, "", in.Now)
@@ -192,7 +202,42 @@ func Judge(in Input) Verdict {
 	}
 	h.end(RolledBack, "not healthy in time: "+in.Health.Reason, in.Now)
 	h.RolledBack, h.Pinned = wanted.ID, true
+	h.fail(in)
 	return Verdict{History: &h, Use: h.Good}
+}
+
+// fail takes note of the updates that are rolled back: those that Good does not run.
+func (h *History) fail(in Input) {
+	failed := maps.Clone(h.Failed)
+	for ref, digest := range in.Updates {
+		if h.Good.Images[ref] == digest {
+			continue
+		}
+		if failed == nil {
+			failed = map[string]string{}
+		}
+		failed[ref], h.FailedIn = digest, in.Manifest
+	}
+	h.Failed = failed
+}
+
+// Update returns the digest that the image of a reference is to have, of what the manifest is: newer if it is not "",
+// else what it was updated to before; "" if it is not updated. h may be nil.
+func (h *History) Update(ref, newer, manifest string) string {
+	if h == nil {
+		return newer
+	}
+	digest := cmp.Or(newer, h.Updates[ref])
+	if h.Tried != "" && !h.Overdue { // one after the other
+		digest = cmp.Or(h.Updates[ref], digest)
+	}
+	if failed := h.Failed[ref]; digest == "" || digest != failed || h.RolledBack != "" && h.FailedIn == manifest {
+		return digest
+	}
+	if h.Good == nil {
+		return ""
+	}
+	return h.Good.Images[ref]
 }
 
 // Pinned returns the reference of the image with this digest.
