@@ -12,6 +12,7 @@ import (
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/images"
 	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/query"
 )
 
 func imagesCommand(a *app) *cobra.Command {
@@ -51,7 +52,7 @@ func imagesCommand(a *app) *cobra.Command {
 		Example: "  podrun images prune",
 		Args:    argCount(0, 0),
 		RunE: withImages(a, func(ctx context.Context, s images.Store, _ []string) error {
-			return images.Prune(ctx, a.Out, s)
+			return images.Prune(ctx, a.Out, s, func() ([]string, error) { return query.HeldImages(a.Dirs()) })
 		}),
 	}
 	c.AddCommand(listImagesCommand(a), outdatedCommand(a), pullCommand(a), load, saveCommand(a),

@@ -142,6 +142,9 @@ func TestRollbackToAnImage(t *testing.T) {
 		}
 		return nil
 	})
+	if out := n.ok("images", "prune"); strings.Contains(out, h.ref()+"@") {
+		t.Errorf("pruned: %s", out)
+	}
 	h.down()
 	p := n.awaitPod("web-n", "be rolled back", func(p *v1.Pod) error {
 		if s := p.Status.ContainerStatuses; p.Annotations[rolledBackWhy] == "" || len(s) == 0 || !s[0].Ready {

@@ -6,23 +6,13 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/workload/revisions"
 )
 
-// Held returns, by digest, the images that a rollback would run, or that pods were updated to, although their tags may
-// refer to others meanwhile.
+// Held returns, by digest, the images that a rollback would run, or that pods were updated to.
 func Held(want manifest.Desired) []string {
 	var refs []string
 	for _, h := range want.Revisions {
-		all := []map[string]string{h.Updates}
-		if h.Good != nil {
-			all = append(all, h.Good.Images)
-		}
-		for _, digests := range all {
-			for ref, digest := range digests {
-				refs = append(refs, revisions.Pinned(ref, digest))
-			}
-		}
+		refs = append(refs, h.Held()...)
 	}
 	return refs
 }

@@ -6,7 +6,7 @@ const LoadHelp = "load loads images from OCI or Docker archives, compressed or n
 
 // PruneHelp is the help of podrun images prune.
 const PruneHelp = "prune removes images that no container, running or not, and no volume of a pod uses, except pinned\n" +
-	"images. It also removes what interrupted pulls have fetched."
+	"images and those that a rollback would run. It also removes what interrupted pulls have fetched."
 
 // PullHelp is the help of podrun images pull.
 const PullHelp = "pull fetches images, whether or not they are present, and prints each with its digest. It does not\n" +

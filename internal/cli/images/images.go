@@ -30,7 +30,7 @@ import (
 type Store interface {
 	Load(ctx context.Context, archive io.Reader) ([]string, error)
 	ListImages(ctx context.Context) ([]pod.StoredImage, error)
-	PruneImages(ctx context.Context) ([]string, error)
+	PruneImages(ctx context.Context, except ...string) ([]string, error)
 	RemoveImage(ctx context.Context, ref string, force bool) (string, error)
 	Save(ctx context.Context, refs []string, archive io.Writer) error
 }
@@ -183,9 +183,13 @@ func Remove(ctx context.Context, out io.Writer, s Store, refs []string, force bo
 	return withHint(all)
 }
 
-// Prune removes unused images and prints their names.
-func Prune(ctx context.Context, out io.Writer, s Store) error {
-	names, err := s.PruneImages(ctx)
+// Prune removes unused images and prints their names. held returns those that a rollback would run, which stay.
+func Prune(ctx context.Context, out io.Writer, s Store, held func() ([]string, error)) error {
+	refs, err := held()
+	if err != nil {
+		return fmt.Errorf("nothing is removed: a rollback may need it: %w", err)
+	}
+	names, err := s.PruneImages(ctx, refs...)
 	return errors.Join(cli.PrintNames(out, names...), err)
 }
 

@@ -42,7 +42,7 @@ func (*fakeStore) ListImages(context.Context) ([]pod.StoredImage, error) {
 	}, nil
 }
 
-func (*fakeStore) PruneImages(context.Context) ([]string, error) { return nil, nil }
+func (*fakeStore) PruneImages(context.Context, ...string) ([]string, error) { return nil, nil }
 
 func TestImages(t *testing.T) {
 	t.Parallel()

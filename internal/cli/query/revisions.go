@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/manifest/rollback"
 	"podrun.io/podrun/internal/pod"
@@ -43,6 +44,27 @@ func (r *Reader) Revisions(namespace string, args []string) (workload.ID, *revis
 		Hint: "serve records those of pods with the annotation podrun.io/rollback: \"true\", and with --rollback " +
 			"those of all pods",
 	}
+}
+
+// HeldImages returns the images, by digest, that a rollback of a pod or workload would run.
+func HeldImages(dirs layout.Dirs) ([]string, error) {
+	store := checkpoint.NewStore(dirs, slog.New(slog.DiscardHandler))
+	runs, err := store.Runs()
+	var refs []string
+	for _, one := range runs {
+		if workload.Kind(one.Kind) == workload.Job || workload.Kind(one.Kind) == workload.CronJob || one.Kind == "" {
+			continue
+		}
+		h := &revisions.History{}
+		if one.Err == nil {
+			one.Err = json.Unmarshal(one.History, h)
+		}
+		if one.Err != nil {
+			err = errors.Join(err, fmt.Errorf("reading %s: %w", store.RunPath(one), one.Err))
+		}
+		refs = append(refs, h.Held()...)
+	}
+	return refs, err
 }
 
 // revised returns the pod or workload that args name; for a pod of a workload, that.

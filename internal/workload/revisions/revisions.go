@@ -221,6 +221,22 @@ func (h *History) fail(in Input) {
 	h.Failed = failed
 }
 
+// Held returns, by digest, the images that a rollback would run or that pods were updated to. Their tags may refer to
+// others meanwhile.
+func (h *History) Held() []string {
+	all := []map[string]string{h.Updates}
+	if h.Good != nil {
+		all = append(all, h.Good.Images)
+	}
+	var refs []string
+	for _, digests := range all {
+		for ref, digest := range digests {
+			refs = append(refs, Pinned(ref, digest))
+		}
+	}
+	return refs
+}
+
 // Update returns the digest that the image of a reference is to have, of what the manifest is: newer if it is not "",
 // else what it was updated to before; "" if it is not updated. h may be nil.
 func (h *History) Update(ref, newer, manifest string) string {

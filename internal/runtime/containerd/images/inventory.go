@@ -76,9 +76,16 @@ func (v *Inventory) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
 	return out, nil
 }
 
-// PruneImages removes the images that are neither used nor pinned, and returns their names. It also
-// removes what interrupted pulls have fetched. The disk space is free when it returns.
-func (v *Inventory) PruneImages(ctx context.Context) ([]string, error) {
+// PruneImages removes the images that are neither used nor pinned, and returns their names. It also removes what
+// interrupted pulls have fetched. The images in except, by references with digests, stay. The disk space is free when
+// it returns.
+func (v *Inventory) PruneImages(ctx context.Context, except ...string) ([]string, error) {
+	kept := map[string]bool{}
+	for _, ref := range except {
+		if id, err := unpacked.FullName(ref); err == nil {
+			kept[id] = true
+		}
+	}
 	all, err := v.ListImages(ctx)
 	if err != nil {
 		return nil, err
@@ -86,7 +93,7 @@ func (v *Inventory) PruneImages(ctx context.Context) ([]string, error) {
 	ctx = v.client.Context(ctx)
 	var unused []string
 	for _, i := range all {
-		if !i.Used && !i.Pinned {
+		if !i.Used && !i.Pinned && !kept[i.ID] {
 			unused = append(unused, i.Name)
 		}
 	}
