@@ -45,7 +45,7 @@ func (s *simulation) pushRoll(n int, image string, template *v1.PodTemplateSpec)
 		return
 	}
 	template.Annotations[pod.AnnotationAutoUpdate] = pod.AutoUpdateRegistry
-	works := chance(d>>8, 2)
+	works := n%3 == 0 || chance(d>>8, 2) // a probe might find it ready at a good moment
 	time.AfterFunc(between(d, 10*time.Second, 2*time.Minute), func() {
 		w.set(func() { w.rolls.pushed[fmt.Sprint(n)] = works })
 		digest := goodDigest

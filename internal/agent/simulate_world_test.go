@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -382,8 +383,13 @@ func (w *world) powerOff(lose bool) {
 		}
 		text, _, _ := w.disk.Read(uid)
 		w.disk.Corrupt(uid, text[:len(text)/2*int(draw>>8%2)]) // nothing, or a half
-		w.torn[uid] = true
 		w.step("torn " + string(uid))
+	}
+	all, _ := w.disk.List()
+	for _, uid := range all { // what was torn before may be back
+		if text, _, _ := w.disk.Read(uid); !json.Valid(text) {
+			w.torn[uid] = true
+		}
 	}
 	for uid := range w.uids {
 		w.forget(uid)
