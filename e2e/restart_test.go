@@ -186,7 +186,7 @@ spec:
       - name: app
         image: `+box+`
         imagePullPolicy: Never
-        command: [sh, -c, "while :; do sleep 0.1; done"]
+        command: [sh, -c, "trap exit TERM; while :; do sleep 0.1; done"]
         volumeMounts: [{name: v, mountPath: /v}]
         readinessProbe: {exec: {command: ["test", "!", "-e", "/v/bad"]}, periodSeconds: 1}
 `)
@@ -208,8 +208,8 @@ spec:
 		t.Errorf("restarts: %s", got)
 	}
 	n.ok("exec", "web-1", "--", "touch", "/v/bad")
-	r := n.run("restart", "sts/web", "--timeout", "3s")
-	if r.code != 1 || !strings.Contains(r.stderr, "pod web-1-n is not ready 3s after its restart; not restarted: web-0-n") {
+	r := n.run("restart", "sts/web", "--timeout", "10s")
+	if r.code != 1 || !strings.Contains(r.stderr, "pod web-1-n is not ready 10s after its restart; not restarted: web-0-n") {
 		t.Errorf("%d: %s", r.code, r.stderr)
 	}
 	if got := restarts(); got != "122" {
