@@ -397,13 +397,6 @@ func (p *process) RegistryDigest(ctx context.Context, ref string, logins ...[]by
 	return p.Driver.RegistryDigest(ctx, ref, logins...)
 }
 
-func (p *process) HoldImage(ctx context.Context, ref string) error {
-	if late, err := p.enter(ctx, "HoldImage", ref); err != nil || late != nil {
-		return errors.Join(err, late)
-	}
-	return p.Driver.HoldImage(ctx, ref)
-}
-
 func (p *process) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {
 	pre := cmd[0] == "pre"
 	if pre {

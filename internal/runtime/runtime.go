@@ -133,9 +133,6 @@ type Images interface {
 	Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Image, error)
 	// RegistryDigest returns the digest of what the registry has under the name ref now. It fetches nothing but that.
 	RegistryDigest(ctx context.Context, ref string, logins ...[]byte) (string, error)
-	// HoldImage makes sure that an image by digest stays when the tag under which it is stored comes to refer to
-	// another one. It does nothing if no tag of its repository refers to it.
-	HoldImage(ctx context.Context, ref string) error
 	// Pulling returns the progress of a pull of the image in this process; false if there is no
 	// such pull.
 	Pulling(ref string) (pod.Progress, bool)

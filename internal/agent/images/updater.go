@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -131,19 +133,18 @@ func (u *Updater) check(ctx context.Context) {
 	want := u.want
 	u.mu.Unlock()
 	ask := u.asker()
-	var running sync.WaitGroup
-	defer running.Wait()
-	slots := make(chan struct{}, atOnce)
+	var asking errgroup.Group
+	asking.SetLimit(atOnce)
 	for _, id := range slices.SortedFunc(maps.Keys(want.AutoUpdates), compare) {
 		logins, _ := want.Objects.Logins(want.AutoUpdates[id].Pod)
-		running.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
+		asking.Go(func() error {
 			if newer := u.newer(ctx, want.AutoUpdates[id], ask, logins); len(newer) > 0 && ctx.Err() == nil {
 				u.Record.Newer(id, newer)
 			}
+			return nil
 		})
 	}
+	_ = asking.Wait()
 }
 
 // newer returns the digests of the newer images of one workload that it has fetched, by reference.

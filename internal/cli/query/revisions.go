@@ -30,14 +30,8 @@ func (r *Reader) Revisions(namespace string, args []string) (workload.ID, *revis
 		if one.Kind != string(id.Kind) || one.Namespace != id.Key.Namespace || one.Name != id.Key.Name {
 			continue
 		}
-		h := &revisions.History{}
-		if err = one.Err; err == nil {
-			err = json.Unmarshal(one.History, h)
-		}
-		if err != nil {
-			return id, nil, fmt.Errorf("reading %s: %w", store.RunPath(one), err)
-		}
-		return id, h, nil
+		h, err := history(store, one)
+		return id, h, err
 	}
 	return id, nil, &cli.Error{
 		Code: cli.ExitFailed, Err: fmt.Errorf("no revisions of %s are recorded", id),
@@ -55,16 +49,26 @@ func HeldImages(dirs layout.Dirs) ([]string, error) {
 		if workload.Kind(one.Kind) == workload.Job || workload.Kind(one.Kind) == workload.CronJob || one.Kind == "" {
 			continue
 		}
-		h := &revisions.History{}
-		if one.Err == nil {
-			one.Err = json.Unmarshal(one.History, h)
-		}
-		if one.Err != nil {
-			err = errors.Join(err, fmt.Errorf("reading %s: %w", store.RunPath(one), one.Err))
+		h, failed := history(store, one)
+		if failed != nil {
+			err = errors.Join(err, failed)
+			continue
 		}
 		refs = append(refs, h.Held()...)
 	}
 	return refs, err
+}
+
+// history returns the recorded revisions of a pod or workload.
+func history(store *checkpoint.Store, r checkpoint.Run) (*revisions.History, error) {
+	h, err := &revisions.History{}, r.Err
+	if err == nil {
+		err = json.Unmarshal(r.History, h)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", store.RunPath(r), err)
+	}
+	return h, nil
 }
 
 // revised returns the pod or workload that args name; for a pod of a workload, that.

@@ -48,7 +48,7 @@ func (s *subject) update() map[string]string {
 		if strings.Contains(c.Image, "@") || c.ImagePullPolicy == v1.PullNever {
 			continue
 		}
-		digest := history.Update(c.Image, newer[c.Image], IDOf(first))
+		digest := history.Update(c.Image, newer[c.Image], s.manifest)
 		if digest != "" && mode == pod.AutoUpdateRegistry {
 			digests[c.Image] = digest
 		}
@@ -56,12 +56,11 @@ func (s *subject) update() map[string]string {
 			asked[c.Image] = has
 		}
 	}
-	s.d.AutoUpdates[s.id] = workload.AutoUpdate{Pod: first, Images: asked, Notify: mode == pod.AutoUpdateNotify}
+	a := workload.AutoUpdate{Pod: first, Images: asked, Notify: mode == pod.AutoUpdateNotify}
 	if history != nil {
-		a := s.d.AutoUpdates[s.id]
 		a.Failed = history.Failed
-		s.d.AutoUpdates[s.id] = a
 	}
+	s.d.AutoUpdates[s.id] = a
 	if mode != pod.AutoUpdateRegistry {
 		return nil
 	}

@@ -83,13 +83,6 @@ func (r imageDriver) RegistryDigest(ctx context.Context, ref string, _ ...[]byte
 	return "", fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
 }
 
-// HoldImage does nothing: no image is lost.
-func (r imageDriver) HoldImage(ctx context.Context, ref string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.enter(ctx, "HoldImage", ref)
-}
-
 // Push gives the registry an image of this digest and behaviour under ref. It comes to the machine by Pull.
 func (r *Engine) Push(ref, digest string, s Script) {
 	r.mu.Lock()

@@ -171,9 +171,8 @@ func Judge(in Input) Verdict {
 		h.RolledBack = ""
 		if in.Undo && h.Previous != nil {
 			h.Past = appended(h.Past, Outcome{wanted.ID, RolledBack, undone, time.Time{}, in.Now})
-			h.RolledBack, h.Good, h.Previous, h.Pinned = wanted.ID, h.Previous, nil, true
-			h.fail(in)
-			return Verdict{History: &h, Use: h.Good}
+			h.Good, h.Previous = h.Previous, nil
+			return h.rollBack(in)
 		}
 		return Verdict{History: &h, Use: wanted}
 	case h.Tried != wanted.ID:
@@ -182,9 +181,7 @@ func Judge(in Input) Verdict {
 		return Verdict{History: &h, Use: wanted, Wait: in.Deadline}
 	case in.Undo && h.Good != nil:
 		h.end(RolledBack, undone, in.Now)
-		h.RolledBack, h.Pinned = wanted.ID, true
-		h.fail(in)
-		return Verdict{History: &h, Use: h.Good}
+		return h.rollBack(in)
 	case in.Health.State == Well:
 		h.end(Healthy, "", in.Now)
 		good := *wanted
@@ -201,13 +198,13 @@ func Judge(in Input) Verdict {
 		return Verdict{History: &h, Use: wanted, Wait: in.Health.Wait}
 	}
 	h.end(RolledBack, "not healthy in time: "+in.Health.Reason, in.Now)
-	h.RolledBack, h.Pinned = wanted.ID, true
-	h.fail(in)
-	return Verdict{History: &h, Use: h.Good}
+	return h.rollBack(in)
 }
 
-// fail takes note of the updates that are rolled back: those that Good does not run.
-func (h *History) fail(in Input) {
+// rollBack makes Good run in place of what is wanted, and takes note of the updates that fail so: those that Good does
+// not run.
+func (h *History) rollBack(in Input) Verdict {
+	h.RolledBack, h.Pinned = in.Wanted.ID, true
 	failed := maps.Clone(h.Failed)
 	for ref, digest := range in.Updates {
 		if h.Good.Images[ref] == digest {
@@ -219,6 +216,7 @@ func (h *History) fail(in Input) {
 		failed[ref], h.FailedIn = digest, in.Manifest
 	}
 	h.Failed = failed
+	return Verdict{History: h, Use: h.Good}
 }
 
 // Held returns, by digest, the images that a rollback would run or that pods were updated to. Their tags may refer to
