@@ -36,7 +36,7 @@ spec:
           printf '#!/bin/sh\nsleep 2; printf "\\r\\n%[1]s\\n"\n' >/www/cgi-bin/slow; chmod 755 /www/cgi-bin/slow
           %[4]s
         ports: [{containerPort: 80, hostPort: %[3]s}]
-        readinessProbe: {httpGet: {port: 80}, periodSeconds: 1}
+        readinessProbe: {httpGet: {port: 80}, periodSeconds: 1, timeoutSeconds: 5}
         lifecycle: {preStop: {sleep: {seconds: 3}}}
 `, version, box, port, command)
 }
@@ -50,11 +50,11 @@ type load struct {
 	wait     func()
 }
 
-// newLoad begins to send 200 requests a second, each on a connection of its own.
+// newLoad begins to send 100 requests a second, each on a connection of its own.
 func newLoad(t *testing.T, url string) *load {
 	l := &load{answered: map[string]int{}}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	tick, stop, ended := time.NewTicker(5*time.Millisecond), make(chan struct{}), make(chan struct{})
+	tick, stop, ended := time.NewTicker(10*time.Millisecond), make(chan struct{}), make(chan struct{})
 	var running sync.WaitGroup
 	go func() {
 		defer close(ended)

@@ -80,7 +80,8 @@ const (
 // allows, and those that are left of a former decision.
 //
 // A former pod that is not available is replaced at once: it does not serve. One that is available is replaced only if
-// enough others are. It stays replaced: the caller says Updated from then on.
+// enough others are. It stays replaced: the caller says Updated from then on. An updated pod beyond the replicas stays
+// until all of these are available, also if a probe fails for a moment: under load it may be the only one that serves.
 func Decide(replicas, beyond []Pod, s Strategy) (chosen, extra []Choice) {
 	d := decision{least: len(replicas) - s.Unavailable}
 	former, complete := 0, true
@@ -107,13 +108,13 @@ func Decide(replicas, beyond []Pod, s Strategy) (chosen, extra []Choice) {
 			needed-- // it is one of them, or is one pod too many already
 		}
 	}
-	for _, p := range beyond {
+	for i, p := range beyond {
 		choice := Remove
 		switch {
 		case p.State == Absent && needed > 0:
 			choice = Update
 			needed--
-		case p.State == Updated && former > 0:
+		case p.State == Updated && (former > 0 || !complete && i < s.Surge):
 			choice = Keep
 		case p.State == Former && former > 0 && d.gives(p):
 			choice = Update
