@@ -30,7 +30,7 @@ type room struct {
 var rooms = map[string]room{
 	"cmd":                                  {imports: "*"},
 	"internal/agent":                       {imports: "*"},
-	"internal/agent/connection":            {imports: "agent/owner checkpoint checkpoint/layout embedded image oci pod runtime runtime/checkpointed runtime/containerd sandbox sys sys/errtext sys/pidfd"},
+	"internal/agent/connection":            {imports: "agent/owner checkpoint checkpoint/layout device device/plugins embedded image oci pod runtime runtime/checkpointed runtime/containerd sandbox sys sys/errtext sys/pidfd"},
 	"internal/agent/deadline":              {},
 	"internal/agent/directories":           {imports: "checkpoint/layout sys sys/own"},
 	"internal/agent/images":                {imports: "checkpoint/layout manifest pod sys containerlog/orphangc gc runtime workload workload/revisions workload/schedule"},
@@ -126,6 +126,7 @@ var rooms = map[string]room{
 	"internal/volume/mounts":               {imports: "pod sys"},
 	"internal/volume/etc":                  {imports: "pod checkpoint/layout sys"},
 	"internal/device":                      {imports: "pod checkpoint/layout sys", pureFiles: "share.go"},
+	"internal/device/plugins":              {imports: "checkpoint/layout device pod sys"},
 	"internal/stats/disk":                  {imports: "pod checkpoint/layout sys runtime"},
 	"internal/gc":                          {imports: "pod runtime sys", pureFiles: "select.go"},
 	"internal/nodeshutdown":                {imports: "sys"},

@@ -10,7 +10,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -122,6 +121,9 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 		Refusal:    o.Sources.Policy.Refusal,
 		MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: m.parallel, Log: o.Log,
 	}
+	if a.conn != nil {
+		a.loop.Devices = a.conn.Devices
+	}
 	return a, nil
 }
 
@@ -166,29 +168,6 @@ func (a *agent) sweep(ctx context.Context) {
 	}
 	if err := status.Sweep(a.o.Dirs); err != nil {
 		a.o.Log.Warn("removing leftover status files failed", "err", err)
-	}
-}
-
-// networkSweep is how often the network resources of removed sandboxes are released: CNI plugins
-// that refused a release before may accept it later.
-const networkSweep = 5 * time.Minute
-
-// sweepNetwork periodically removes sandboxes that no checkpoint names and releases their network
-// resources, until ctx ends. A pass may take long; nothing waits for it.
-func (a *agent) sweepNetwork(ctx context.Context) {
-	for {
-		known, err := a.conn.Runtime.Retained(ctx)
-		if err == nil {
-			err = errors.Join(a.conn.Sandboxes.Sweep(ctx, known), a.network.SweepLost(ctx, known))
-		}
-		if err != nil && ctx.Err() == nil {
-			a.o.Log.Warn("removing lost sandboxes or their network resources failed; retrying later", "err", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(networkSweep):
-		}
 	}
 }
 

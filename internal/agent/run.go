@@ -36,7 +36,8 @@ func (a *agent) run(ctx context.Context, desired <-chan manifest.Desired, beside
 	running.Go(func() { a.ended("restarts", a.requests.Run(beneath)) })
 	if a.conn != nil {
 		running.Go(func() { a.conn.Keep(beneath) })
-		running.Go(func() { a.sweepNetwork(beneath) })
+		running.Go(func() { a.ended("plugins", a.conn.RunPlugins(beneath)) })
+		running.Go(func() { a.conn.SweepNetwork(beneath, a.network.SweepLost) })
 	}
 	besides, stopBesides := context.WithCancel(ctx)
 	defer stopBesides()

@@ -1,24 +1,52 @@
-// Package device allocates the devices that the node configuration names (names of the Container
-// Device Interface, CDI) to pods. An allocation lasts as long as the pod's sandbox, in a file per
-// sandbox. The package does not put devices into containers, and does not admit pods: the planner
-// makes a pod wait until there are enough devices.
+// Package device allocates a machine's devices to pods: those that the node configuration names (names of the
+// Container Device Interface, CDI), and those of device plugins, with which package plugins is in contact. An
+// allocation lasts as long as the pod's sandbox, in a file per sandbox. The package does not put devices into
+// containers, and does not admit pods: the planner makes a pod wait until there are enough devices.
 //
-// Start reading at Devices.Of.
+// Start reading at Devices.Acquire.
 package device
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
+
+// Plugged is what a plugin says of a device.
+type Plugged struct {
+	Healthy bool
+	// NUMA are the NUMA nodes that the device is near to; nil if that is not known.
+	NUMA []int64
+}
+
+// Equal reports that two plugins say the same.
+func (p Plugged) Equal(q Plugged) bool { return p.Healthy == q.Healthy && slices.Equal(p.NUMA, q.NUMA) }
+
+// Plugins are the device plugins of the machine.
+type Plugins interface {
+	// Devices returns the devices of each resource that a plugin has registered, by their IDs.
+	Devices() map[v1.ResourceName]map[string]Plugged
+	// Prefer returns which of the free devices the plugin would give to a container that gets so many, with
+	// those that it must have among them. There may be fewer, or none.
+	Prefer(ctx context.Context, name v1.ResourceName, free, must []string, number int) []string
+	// Allocate returns what a container needs to use the devices.
+	Allocate(ctx context.Context, name v1.ResourceName, ids []string) (*v1beta1.ContainerAllocateResponse, error)
+	// OnChange makes f be called after Devices has changed. f does not block.
+	OnChange(f func())
+	// PreStart lets the plugin prepare the devices for the start of a container, if it wants to.
+	PreStart(ctx context.Context, name v1.ResourceName, ids []string) error
+}
 
 // Options configure Devices.
 type Options struct {
@@ -26,6 +54,8 @@ type Options struct {
 	// Named are the names of the devices by the resource name that pods request them by. They are
 	// CDI names: vendor/class=name.
 	Named map[v1.ResourceName][]string
+	// Plugins may be nil.
+	Plugins Plugins
 	// Present returns the IDs of the existing sandboxes. A device that another ID has is free.
 	Present func() (map[string]bool, error)
 }
@@ -37,23 +67,71 @@ type Devices struct{ o Options }
 // New returns Devices. It changes nothing yet.
 func New(o Options) *Devices { return &Devices{o: o} }
 
-// Of returns the devices of a container of p, whose sandbox has the ID. The first call for a
-// sandbox allocates all devices of the pod. It is an error if too few are free; a later call may
-// succeed.
-func (d *Devices) Of(id string, p *v1.Pod, container string) ([]string, error) {
-	wanted := wants(p)
-	if len(wanted) == 0 {
-		return nil, nil
+// Given are the devices of a container.
+type Given struct {
+	// CDI are the names of devices of the node configuration.
+	CDI []string
+	// IDs are the devices of plugins, by resource.
+	IDs map[v1.ResourceName][]string
+	// Answers are what the plugins said to them, in the order of the resources' names.
+	Answers []*v1beta1.ContainerAllocateResponse
+}
+
+// Acquire allocates all devices of p, whose sandbox has the ID, unless it has them. It is an error if too few
+// are free, or if a plugin does not allocate them; nothing is allocated then, and a later call may succeed.
+func (d *Devices) Acquire(ctx context.Context, id string, p *v1.Pod) error {
+	if len(wants(p)) == 0 {
+		return nil
 	}
-	has, err := d.acquire(id, wanted)
+	_, err := d.acquire(ctx, id, p)
+	return err
+}
+
+// Of returns the devices of a container of p, whose sandbox has the ID, and allocates all devices of the pod if
+// it has none yet.
+func (d *Devices) Of(ctx context.Context, id string, p *v1.Pod, container string) (Given, error) {
+	if len(wants(p)) == 0 {
+		return Given{}, nil
+	}
+	has, err := d.acquire(ctx, id, p)
 	if err != nil {
-		return nil, fmt.Errorf("taking devices: %w", err)
+		return Given{}, err
 	}
-	return share(p, container, has), nil
+	return d.given(p, container, has), nil
+}
+
+// given returns the container's part of an allocation.
+func (d *Devices) given(p *v1.Pod, container string, has allocation) Given {
+	out := Given{IDs: map[v1.ResourceName][]string{}}
+	part := share(p, container, has.Devices)
+	for _, name := range slices.Sorted(maps.Keys(part)) {
+		if _, is := d.o.Named[name]; is || has.Answers[container] == nil {
+			out.CDI = append(out.CDI, part[name]...)
+			continue
+		}
+		out.IDs[name] = part[name]
+		if a := has.Answers[container][name]; a != nil {
+			out.Answers = append(out.Answers, a.ContainerAllocateResponse)
+		}
+	}
+	return out
+}
+
+// PreStart lets the plugins prepare a container's devices for its start.
+func (d *Devices) PreStart(ctx context.Context, g Given) error {
+	for _, name := range slices.Sorted(maps.Keys(g.IDs)) {
+		if d.o.Plugins == nil {
+			return fmt.Errorf("%s is a plugin's, and podrun runs without --plugins", name)
+		}
+		if err := d.o.Plugins.PreStart(ctx, name, g.IDs[name]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Release frees the devices of the sandbox. It is no error if it has none. If Release is never
-// called, a later Of frees the devices because the sandbox does not exist any more.
+// called, a later Acquire frees the devices because the sandbox does not exist any more.
 func (d *Devices) Release(id string) error {
 	err := os.Remove(filepath.Join(d.o.Dirs.SandboxFiles().Devices(), id))
 	if errors.Is(err, os.ErrNotExist) {
@@ -62,63 +140,129 @@ func (d *Devices) Release(id string) error {
 	return err
 }
 
-// acquire returns the devices of the sandbox, and allocates them if it does not have enough.
-func (d *Devices) acquire(id string, wanted map[v1.ResourceName]int) (map[v1.ResourceName][]string, error) {
+// acquire returns the allocation of the sandbox, and completes it if it is not whole.
+func (d *Devices) acquire(ctx context.Context, id string, p *v1.Pod) (allocation, error) {
+	has, err := d.reserve(ctx, id, p)
+	if err != nil {
+		return has, fmt.Errorf("taking devices: %w", err)
+	}
+	if asked, err := d.ask(ctx, p, &has); err != nil {
+		return has, errors.Join(err, d.Release(id))
+	} else if asked {
+		return has, d.write(id, has)
+	}
+	return has, nil
+}
+
+// reserve returns the devices of the sandbox, and takes them if it does not have enough. The lock is not held
+// while a plugin is asked, for it may hang.
+func (d *Devices) reserve(ctx context.Context, id string, p *v1.Pod) (allocation, error) {
+	wanted := wants(p)
+	has, free, err := d.free(id)
+	if err != nil || enough(has.Devices, wanted) {
+		return has, err
+	}
+	preferred := d.prefer(ctx, p, free)
+	dir := d.o.Dirs.SandboxFiles().Devices()
+	lock, err := sys.LockDir(dir, 0o700)
+	if err != nil {
+		return has, err
+	}
+	defer lock.Unlock()
+	if _, free, err = d.unlocked(id); err != nil {
+		return has, err
+	}
+	has = allocation{Devices: map[v1.ResourceName][]string{}}
+	for name, number := range wanted {
+		all, known := free[name]
+		if !known {
+			return has, fmt.Errorf("neither this node's --node-config nor a device plugin has %s", name)
+		}
+		if len(all) < number {
+			return has, fmt.Errorf("%s: the pod asks for %d, and %d are free", name, number, len(all))
+		}
+		has.Devices[name] = first(number, preferred[name], all)
+	}
+	return has, d.write(id, has)
+}
+
+// free returns what the sandbox has, and the devices that no other one has.
+func (d *Devices) free(id string) (allocation, map[v1.ResourceName][]string, error) {
 	dir := d.o.Dirs.SandboxFiles().Devices()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+		return allocation{}, nil, err
 	}
 	lock, err := sys.LockDir(dir, 0o700)
 	if err != nil {
-		return nil, err
+		return allocation{}, nil, err
 	}
 	defer lock.Unlock()
-	present, err := d.o.Present()
+	return d.unlocked(id)
+}
+
+// deviceOf is a device of a resource.
+type deviceOf struct {
+	name v1.ResourceName
+	id   string
+}
+
+// unlocked is free for those who hold the lock.
+func (d *Devices) unlocked(id string) (allocation, map[v1.ResourceName][]string, error) {
+	var has allocation
+	all, err := d.sweep(id)
 	if err != nil {
-		return nil, err
+		return has, nil, err
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	taken := map[string]bool{}
-	has := map[v1.ResourceName][]string{}
-	for _, e := range entries {
-		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			return nil, err
-		}
-		var of map[v1.ResourceName][]string
-		if !present[e.Name()] && e.Name() != id { // the sandbox's removal was interrupted
-			if err := d.Release(e.Name()); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if json.Unmarshal(text, &of) != nil {
-			continue // truncated by a power cut
-		}
-		if e.Name() == id {
+	taken := map[deviceOf]bool{}
+	for other, of := range all {
+		if other == id {
 			has = of
 			continue
 		}
-		for _, names := range of {
-			for _, name := range names {
-				taken[name] = true
+		for name, ids := range of.Devices {
+			for _, one := range ids {
+				taken[deviceOf{name, one}] = true
 			}
 		}
 	}
-	if enough(has, wanted) {
-		return has, nil
+	free := map[v1.ResourceName][]string{}
+	add := func(name v1.ResourceName, ids []string) {
+		free[name] = slices.DeleteFunc(slices.Clone(ids), func(one string) bool { return taken[deviceOf{name, one}] })
 	}
-	if has, err = choose(d.o.Named, wanted, taken); err != nil {
-		return nil, err
+	for name, plugged := range d.plugged() {
+		var healthy []string
+		for _, one := range slices.Sorted(maps.Keys(plugged)) {
+			if plugged[one].Healthy {
+				healthy = append(healthy, one)
+			}
+		}
+		add(name, healthy)
 	}
-	text, err := json.Marshal(has)
-	if err != nil {
-		return nil, err
+	for name, named := range d.o.Named {
+		add(name, named)
 	}
-	return has, sys.WriteFile(filepath.Join(dir, id), text, 0o600)
+	return has, free, nil
+}
+
+// plugged returns the devices of plugins; nil without plugins.
+func (d *Devices) plugged() map[v1.ResourceName]map[string]Plugged {
+	if d.o.Plugins == nil {
+		return nil
+	}
+	return d.o.Plugins.Devices()
+}
+
+// first returns so many of all, the preferred ones first.
+func first(number int, preferred, all []string) []string {
+	out := make([]string, 0, number)
+	for _, from := range [][]string{preferred, all} {
+		for _, one := range from {
+			if len(out) < number && slices.Contains(all, one) && !slices.Contains(out, one) {
+				out = append(out, one)
+			}
+		}
+	}
+	return out
 }
 
 func enough(has map[v1.ResourceName][]string, wanted map[v1.ResourceName]int) bool {
@@ -130,21 +274,47 @@ func enough(has map[v1.ResourceName][]string, wanted map[v1.ResourceName]int) bo
 	return true
 }
 
-// choose returns the first free devices of each name.
-func choose(
-	named map[v1.ResourceName][]string, wanted map[v1.ResourceName]int, taken map[string]bool,
-) (map[v1.ResourceName][]string, error) {
-	out := map[v1.ResourceName][]string{}
-	for name, number := range wanted {
-		all, known := named[name]
-		if !known {
-			return nil, fmt.Errorf("%s is not among the devices of this node's --node-config", name)
-		}
-		free := slices.DeleteFunc(slices.Clone(all), func(device string) bool { return taken[device] })
-		if len(free) < number {
-			return nil, fmt.Errorf("%s: the pod asks for %d, and %d of %d are free", name, number, len(free), len(all))
-		}
-		out[name] = free[:number]
+// OnChange makes f be called after Offered has changed. f does not block.
+func (d *Devices) OnChange(f func()) {
+	if d.o.Plugins != nil {
+		d.o.Plugins.OnChange(f)
 	}
-	return out, nil
+}
+
+// Offered returns what the machine's plugins offer to pods; the node configuration's devices are not among
+// them.
+func (d *Devices) Offered() map[v1.ResourceName]pod.DeviceOffer {
+	all := d.plugged()
+	if len(all) == 0 {
+		return nil
+	}
+	held := map[v1.ResourceName]map[string]bool{}
+	for _, of := range d.Held() {
+		for name, ids := range of {
+			if held[name] == nil {
+				held[name] = map[string]bool{}
+			}
+			for _, one := range ids {
+				held[name][one] = true
+			}
+		}
+	}
+	out := map[v1.ResourceName]pod.DeviceOffer{}
+	for name, plugged := range all {
+		offer := pod.DeviceOffer{}
+		for _, of := range plugged {
+			if !of.Healthy {
+				offer.Unhealthy++
+			} else {
+				offer.Usable++
+			}
+		}
+		for one := range held[name] {
+			if !plugged[one].Healthy {
+				offer.Usable++ // whoever has it keeps it
+			}
+		}
+		out[name] = offer
+	}
+	return out
 }

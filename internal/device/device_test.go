@@ -39,7 +39,7 @@ func TestShare(t *testing.T) {
 	for name, want := range map[string]string{
 		"before": "a", "sidecar": "a", "init": "b c d", "other": "b c", "one": "b", "none": "", "two": "c d",
 	} {
-		if got := strings.Join(share(p, name, has), " "); got != want {
+		if got := strings.Join(share(p, name, has)[log], " "); got != want {
 			t.Errorf("%s has %q, want %q", name, got, want)
 		}
 	}
@@ -62,8 +62,8 @@ func TestDevices(t *testing.T) {
 	of := func(d *Devices, id, number, want string) {
 		t.Helper()
 		present[id] = true
-		got, err := d.Of(id, p(number), "c")
-		text := strings.Join(got, " ")
+		got, err := d.Of(t.Context(), id, p(number), "c")
+		text := strings.Join(got.CDI, " ")
 		if err != nil {
 			text = err.Error()
 		}
@@ -74,7 +74,7 @@ func TestDevices(t *testing.T) {
 	of(d, "s1", "2", "v/c=0 v/c=1")
 	of(d, "s2", "1", "v/c=2")
 	of(d, "s1", "2", "v/c=0 v/c=1")
-	of(d, "s3", "1", "taking devices: podrun.example/log: the pod asks for 1, and 0 of 3 are free")
+	of(d, "s3", "1", "taking devices: podrun.example/log: the pod asks for 1, and 0 are free")
 	of(d, "s4", "", "")
 	if err := d.Release("s2"); err != nil {
 		t.Fatal(err)
@@ -94,5 +94,5 @@ func TestDevices(t *testing.T) {
 	}
 	of(with("v/c=1"), "s5", "1", "v/c=0")
 	of(with("v/c=0", "v/c=1"), "s3", "1", "v/c=1")
-	of(New(Options{Dirs: dirs, Present: d.o.Present}), "s6", "1", "taking devices: podrun.example/log is not among the devices of this node's --node-config")
+	of(New(Options{Dirs: dirs, Present: d.o.Present}), "s6", "1", "taking devices: neither this node's --node-config nor a device plugin has podrun.example/log")
 }

@@ -28,35 +28,41 @@ func wants(p *v1.Pod) map[v1.ResourceName]int {
 	return out
 }
 
-// share returns the container's part of the pod's devices. Sidecars keep theirs from their start
-// on; the init containers use the rest one after another, and then the containers divide it among
-// themselves.
-func share(p *v1.Pod, container string, has map[v1.ResourceName][]string) []string {
+// share returns the container's part of the pod's devices, by resource.
+func share(p *v1.Pod, container string, has map[v1.ResourceName][]string) map[v1.ResourceName][]string {
+	out := map[v1.ResourceName][]string{}
+	divide(p, func(c *v1.Container, name v1.ResourceName, from, to int) {
+		all := has[name]
+		if c.Name == container && from < len(all) {
+			out[name] = all[from:min(to, len(all))]
+		}
+	})
+	return out
+}
+
+// divide calls f with the part that each container has of the pod's devices of a resource: those from one index
+// up to another. Sidecars keep theirs from their start on; the init containers use the rest one after another,
+// and then the containers divide it among themselves.
+func divide(p *v1.Pod, f func(c *v1.Container, name v1.ResourceName, from, to int)) {
 	used := map[v1.ResourceName]int{}
-	var out []string
-	give := func(c *v1.Container, keep bool) bool {
-		for _, name := range slices.Sorted(maps.Keys(has)) {
+	give := func(c *v1.Container, keep bool) {
+		for _, name := range slices.Sorted(maps.Keys(c.Resources.Limits)) {
 			limit := c.Resources.Limits[name]
-			end := used[name] + int(limit.Value())
-			if c.Name == container {
-				out = append(out, has[name][min(used[name], len(has[name])):min(end, len(has[name]))]...)
+			if !pod.IsDevice(name) || limit.IsZero() {
+				continue
 			}
+			end := used[name] + int(limit.Value())
+			f(c, name, used[name], end)
 			if keep {
 				used[name] = end
 			}
 		}
-		return c.Name == container
 	}
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
-		if give(c, c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways) {
-			return out
-		}
+		give(c, c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways)
 	}
 	for i := range p.Spec.Containers {
-		if give(&p.Spec.Containers[i], true) {
-			return out
-		}
+		give(&p.Spec.Containers[i], true)
 	}
-	return out
 }

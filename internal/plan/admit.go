@@ -1,13 +1,11 @@
 package plan
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -64,7 +62,7 @@ func admit(in Input) *Waiting {
 			Message: "the node's labels do not match the required node affinity; see --node-labels",
 		}
 	}
-	return Insufficient(Requests(p), in.Used, in.Node)
+	return in.Machine.Lack(Requests(p))
 }
 
 // matchesNode reports whether the node has what the required node affinity of p asks for. A term that
@@ -91,46 +89,4 @@ func requestsOther(p *v1.Pod) bool {
 	return len(p.Spec.Overhead) > 0 || slices.ContainsFunc(pod.AllContainers(p), func(c *v1.Container) bool {
 		return len(c.Resources.Requests) > 0
 	})
-}
-
-// Insufficient returns which of the requested resources does not fit into what the machine has beside
-// what is used by others; nil if all of them fit. A resource that the machine does not name is
-// ignored unless it is a device. Reason, message and the order of the resources are the kubelet's.
-func Insufficient(requests, used, has v1.ResourceList) *Waiting {
-	order := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
-	for _, name := range slices.Sorted(maps.Keys(requests)) {
-		if !slices.Contains(order, name) {
-			order = append(order, name)
-		}
-	}
-	for _, name := range order {
-		wanted, taken := requests[name], used[name]
-		capacity, known := has[name]
-		if !known && !pod.IsDevice(name) || wanted.IsZero() {
-			continue
-		}
-		sum := wanted.DeepCopy()
-		sum.Add(taken)
-		if sum.Cmp(capacity) <= 0 {
-			continue
-		}
-		value := func(q resource.Quantity) int64 {
-			if name == v1.ResourceCPU {
-				return q.MilliValue()
-			}
-			return q.Value()
-		}
-		if !known {
-			return &Waiting{
-				Reason:  "OutOf" + string(name),
-				Message: fmt.Sprintf("the devices of this node's --node-config do not name %s", name),
-			}
-		}
-		return &Waiting{
-			Reason: "OutOf" + string(name),
-			Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
-				name, value(wanted), value(taken), value(capacity)),
-		}
-	}
-	return nil
 }

@@ -235,7 +235,7 @@ func (g given) into(in *Input) {
 		in.After = append(in.After, pod.Key{Namespace: namespace, Name: name})
 	}
 	in.Evicted, in.Since, in.Limits.Override, in.MaxBackoff = g.Evicted, g.Began.time(), g.MaxGrace.duration(), time.Duration(g.MaxBackoff)
-	in.Node, in.Used, in.NodeLabels = g.Node, g.Used, g.NodeLabels
+	in.Machine, in.NodeLabels = Machine{Has: g.Node, Used: g.Used}, g.NodeLabels
 	in.Earlier, in.Replaced, in.Refused = g.EarlierRun, g.Replaced, g.Refused
 	if g.Halted {
 		in.Limits.Shutdown = new(time.Hour) // longer than the grace periods of the cases

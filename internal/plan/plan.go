@@ -51,10 +51,9 @@ type Input struct {
 	// restartPolicy Always, become ready.
 	After []pod.Key
 	// Boot is the current boot ID of the kernel.
-	Boot string
-	// Node is what the machine offers to pods, and Used is what the other pods on it have
-	// requested. NodeLabels are the labels that nodeSelector is matched against.
-	Node, Used v1.ResourceList
+	Boot    string
+	Machine Machine
+	// NodeLabels are the labels that nodeSelector is matched against.
 	NodeLabels map[string]string
 	// Earlier reports that a completed pod belongs to an earlier run and is to be run again.
 	Earlier bool

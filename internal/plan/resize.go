@@ -24,11 +24,11 @@ func allocate(plan *Plan, in Input) bool {
 		return false
 	}
 	more := AdditionalRequests(in.Pod, in.Resized)
-	if lack := Insufficient(more, nil, in.Node); lack != nil {
+	if lack := (Machine{Has: in.Machine.Has}).Lack(more); lack != nil {
 		plan.ResizePending = &Waiting{Reason: v1.PodReasonInfeasible, Message: lack.Message}
 		return false
 	}
-	if lack := Insufficient(more, in.Used, in.Node); lack != nil {
+	if lack := in.Machine.Lack(more); lack != nil {
 		plan.ResizePending = &Waiting{Reason: v1.PodReasonDeferred, Message: lack.Message}
 		return false
 	}

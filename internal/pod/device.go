@@ -9,3 +9,10 @@ import (
 // IsDevice reports whether the resource is a device: its name has a domain, as in example.com/gpu.
 // Not every machine has it.
 func IsDevice(name v1.ResourceName) bool { return strings.Contains(string(name), "/") }
+
+// DeviceOffer says how many devices of a name a machine's device plugins offer to pods.
+type DeviceOffer struct {
+	// Usable are the healthy ones, and those that a pod has although they are unhealthy now. Unhealthy are
+	// all unhealthy ones.
+	Usable, Unhealthy int
+}

@@ -20,8 +20,7 @@ func (w *worker) input(seen pod.Observed, requests []pod.RestartRequest) plan.In
 	return plan.Input{
 		Since:      since,
 		Limits:     w.graceLimits(seen),
-		Node:       w.o.Node,
-		Used:       w.used(seen),
+		Machine:    w.machine(seen),
 		NodeLabels: w.o.NodeLabels,
 		Pod:        w.state.Pod,
 		Resized:    w.state.Resized,
@@ -97,7 +96,8 @@ func (w *worker) reserve(seen pod.Observed) {
 	} // a pod that is being terminated, or a former revision of it, keeps its reservation
 }
 
-// isThere reports that something is on the machine: a sandbox, or an instance that runs or whose state is unknown.
+// isThere reports that something is on the machine: a sandbox, or an instance that runs or whose state is
+// unknown.
 func isThere(seen pod.Observed) bool {
 	return len(seen.Sandboxes) > 0 || slices.ContainsFunc(seen.Containers, func(c pod.Container) bool {
 		return c.State == pod.Running || c.State == pod.Unknown
@@ -113,12 +113,12 @@ func (w *worker) isReserved(seen pod.Observed) bool {
 	return isThere(mine)
 }
 
-// used returns what other pods have requested, if the worker's pod needs resources.
-func (w *worker) used(seen pod.Observed) v1.ResourceList {
+// machine returns what the machine has and what other pods have requested, if the worker's pod needs resources.
+func (w *worker) machine(seen pod.Observed) plan.Machine {
 	if w.state.Pod == nil || w.state.Resized == nil && len(plan.Requests(w.state.Pod)) == 0 {
-		return nil
+		return plan.Machine{}
 	}
-	return w.shared.resources.Used(w.key, w.mailbox, w.state.Resized != nil || !w.isReserved(seen))
+	return w.shared.resources.Machine(w.key, w.mailbox, w.state.Resized != nil || !w.isReserved(seen))
 }
 
 // after returns the pods that the worker's pod still has to wait for.

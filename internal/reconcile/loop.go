@@ -221,6 +221,6 @@ func newShared(o *Options) *shared {
 	return &shared{
 		slots:     admission.NewSlots(o.Parallel),
 		order:     admission.NewOrder(),
-		resources: admission.NewResources(o.Node),
+		resources: admission.NewResources(o.Node, o.Devices),
 	}
 }

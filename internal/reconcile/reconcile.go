@@ -23,6 +23,7 @@ import (
 
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile/admission"
 	"podrun.io/podrun/internal/reconcile/eviction"
 	"podrun.io/podrun/internal/reconcile/execute"
 	"podrun.io/podrun/internal/reconcile/lifecycle"
@@ -102,10 +103,11 @@ type Options struct {
 	// attempt can have another result. It is called from several goroutines and may be nil.
 	Stuck func(key pod.Key, why error)
 	// Removing is called before the logs of a revision are removed, when its containers have ended and
-	// their logs are complete; again if the removal fails. It is called from several goroutines and may be nil.
+	// their logs are complete; again if the removal fails. It is called from several goroutines and may be
+	// nil.
 	Removing func(key pod.Key, uid pod.UID)
-	// Requests are the restarts that users request, and Requested wakes the loop when there may be some. Both may
-	// be nil.
+	// Requests are the restarts that users request, and Requested wakes the loop when there may be some.
+	// Both may be nil.
 	Requests  Requests
 	Requested <-chan struct{}
 	// Hurry, once closed, makes every termination a kill without a grace period.
@@ -124,8 +126,10 @@ type Options struct {
 	Boot string
 	// HostIP is the node's address in pod statuses.
 	HostIP string
-	// Node is the node's allocatable resources.
+	// Node is the node's allocatable resources, without the devices of plugins.
 	Node v1.ResourceList
+	// Devices are the devices of plugins. May be nil.
+	Devices admission.Devices
 	// NodeLabels are the labels that a pod's nodeSelector is matched with.
 	NodeLabels map[string]string
 	// MaxBackoff is the longest crash back-off. 0 means 5 minutes.

@@ -86,6 +86,9 @@ func Permanent(reason string, err error) error {
 // ReasonHostPortConflict is the reason of a sandbox that waits for a host port.
 const ReasonHostPortConflict = "HostPortConflict"
 
+// ReasonAdmission is the kubelet's reason of a pod whose devices a plugin does not allocate.
+const ReasonAdmission = "UnexpectedAdmissionError"
+
 // The kubelet's reasons of a container that was not created.
 const (
 	// ReasonConfig means that the environment, a subPath or another part of the container's

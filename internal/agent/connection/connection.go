@@ -23,6 +23,8 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/device"
+	"podrun.io/podrun/internal/device/plugins"
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/oci"
@@ -97,6 +99,10 @@ type Options struct {
 	// Devices are the device resources that pods may request in limits, each with the CDI names of
 	// its devices.
 	Devices map[v1.ResourceName][]string
+	// PluginsDir is where OpenBound gets in contact with the machine's plugins: /var/lib/kubelet. Empty: it
+	// does not.
+	PluginsDir string
+	plugins    *plugins.Manager // nil: no contact
 	// RuntimeClasses are the runtime classes that pods may name.
 	RuntimeClasses map[string]containerd.RuntimeClass
 	// AllowedSysctls are the kernel parameters that pods may set besides the safe ones.
@@ -115,6 +121,8 @@ type Connection struct {
 	Runtime *checkpointed.Runtime
 	// Sandboxes are the sandboxes that Runtime uses.
 	Sandboxes *sandbox.Store
+	// Devices are the devices that the pods have.
+	Devices *device.Devices
 	// Processes tells of the ends of the pods' processes.
 	Processes pidfd.Watcher
 	// Address is the socket. Embedded reports that it is podrun's own.
@@ -146,7 +154,7 @@ type Backend interface {
 
 // Close closes the connection and ends the binding. Running pods are not affected.
 func (c *Connection) Close() error {
-	err := errors.Join(c.Driver.Close(), c.Processes.Close())
+	err := errors.Join(c.Driver.Close(), c.Processes.Close(), c.o.plugins.Close())
 	if c.lease != nil {
 		err = errors.Join(err, c.lease.Close())
 	}
@@ -223,10 +231,14 @@ func OpenBound(ctx context.Context, o Options, beside bool) (*Connection, error)
 	if err != nil {
 		return nil, err
 	}
+	if o.plugins, err = o.contact(); err != nil {
+		unbind()
+		return nil, err
+	}
 	c, err := Open(ctx, o)
 	if err != nil {
 		unbind()
-		return nil, err
+		return nil, errors.Join(err, o.plugins.Close())
 	}
 	c.unbind = unbind
 	if err := c.migrate(ctx, beside); err != nil {
@@ -289,13 +301,14 @@ func connect(ctx context.Context, o Options) (*Connection, error) {
 		}
 		o.Boot = boot
 	}
+	c.Devices = o.allocator()
 	r, err := containerd.New(ctx, containerd.Options{
 		Address:        c.Address,
 		Namespace:      o.Namespace,
 		Snapshotter:    o.Snapshotter,
 		RuntimeName:    o.RuntimeName,
 		Dirs:           o.Dirs,
-		Present:        func() (map[string]bool, error) { return presentSandboxes(o.Store) },
+		Devices:        c.Devices,
 		Sandboxes:      c.Sandboxes,
 		SeccompDefault: o.SeccompDefault,
 		PodMaxPids:     o.PodMaxPids,
@@ -307,7 +320,6 @@ func connect(ctx context.Context, o Options) (*Connection, error) {
 		AllowedSysctls: o.AllowedSysctls,
 		RuntimeClasses: o.RuntimeClasses,
 		CDIDirs:        o.CDIDirs,
-		Devices:        o.Devices,
 	})
 	if err != nil {
 		return fail(err)

@@ -17,6 +17,8 @@ const (
 	// ModeVolume is the kubelet's mode of a volume directory; the directories above it are private.
 	// A container may change it.
 	ModeVolume fs.FileMode = 0o777
+	// ModePlugins is the kubelet's mode of the directory of device plugins.
+	ModePlugins fs.FileMode = 0o750
 	// ModeContent is for directories that podrun fills within a volume.
 	ModeContent fs.FileMode = 0o755
 )

@@ -19,6 +19,9 @@ func (f SandboxFiles) Dir() string { return filepath.Join(f.dirs.Run, "sandboxes
 // configuration.
 func (f SandboxFiles) Devices() string { return filepath.Join(f.dirs.Run, "devices") }
 
+// Plugins returns the file that remembers the sockets of device plugins.
+func (f SandboxFiles) Plugins() string { return filepath.Join(f.dirs.Run, "device-plugins.json") }
+
 // Users returns the path at which a sandbox's user namespace is pinned, if it has one.
 func (f SandboxFiles) Users(id string) string { return filepath.Join(f.Dir(), id, "user") }
 

@@ -44,6 +44,10 @@ func Explain(ctx context.Context, command string, err error) error {
 		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: ownedHint(command, owned)}
 	case errors.As(err, &locked):
 		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "no pod was changed"}
+	case errors.Is(err, connection.ErrKubelet):
+		return &cli.Error{
+			Code: cli.ExitUsage, Err: err, Hint: "stop it first, or run without --plugins; no pod was changed",
+		}
 	case errors.As(err, &elsewhere):
 		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: elsewhere.Hint()}
 	case errors.Is(err, owner.ErrEnding):

@@ -58,6 +58,8 @@ func (l *Logs) Options(o *agent.Options) error {
 // ServedPods are the flags of what serve does with its pods.
 type ServedPods struct {
 	Stop, rollback bool
+	plugins        bool
+	pluginsDir     string
 	schedule       string
 	jitter         time.Duration
 }
@@ -66,6 +68,8 @@ type ServedPods struct {
 func (s *ServedPods) Add(f *pflag.FlagSet) {
 	f.BoolVar(&s.rollback, "rollback", false, "when what a manifest has now is not healthy in time, run again what "+
 		"was healthy last; the annotation podrun.io/rollback of a pod says otherwise")
+	f.BoolVar(&s.plugins, "plugins", false, "let pods use the devices of device plugins, which register below --plugins-dir")
+	f.StringVar(&s.pluginsDir, "plugins-dir", "/var/lib/kubelet", "directory where plugins look for the kubelet")
 	f.StringVar(&s.schedule, "auto-update-schedule", "@daily", "when registries are asked for newer images of pods with the "+
 		"annotation podrun.io/auto-update, in the form of a CronJob's schedule; empty: never")
 	f.DurationVar(&s.jitter, "auto-update-jitter", 15*time.Minute, "maximum of the random delay of each of these times")
@@ -76,6 +80,9 @@ func (s *ServedPods) Add(f *pflag.FlagSet) {
 // Options checks the flags and sets the options of the agent.
 func (s *ServedPods) Options(o *agent.Options) error {
 	o.Sources.Rollback = s.rollback
+	if s.plugins {
+		o.Connect.PluginsDir = s.pluginsDir
+	}
 	if s.jitter < 0 {
 		return fmt.Errorf("--auto-update-jitter %s: must not be negative", s.jitter)
 	}

@@ -213,7 +213,7 @@ var table = map[string]map[string]rule{
 			"downwardAPI and projected volumes, logs and what is written into root filesystems; a pod that exceeds a limit fails, as soon as that is seen: every 10 s"),
 		"hugepages-*": yes("of a size that the machine has pages of, where the cgroup controller " +
 			"hugetlb is in use"),
-		"*": limited("whole numbers of devices that the node's --node-config names, as " +
+		"*": limited("whole numbers of devices that the node's --node-config or a device plugin (--plugins) has, as " +
 			"example.com/gpu; while others have them, the pod waits"),
 	},
 	"VolumeMount": {

@@ -9,10 +9,12 @@
 package admission
 
 import (
+	"maps"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
@@ -24,16 +26,54 @@ type Waiter interface{ Notify() }
 // Resources records which of the machine's resources the pods on it have requested, and wakes the
 // workers that wait for resources when some are freed. Its methods are safe for concurrent use.
 type Resources struct {
-	has v1.ResourceList
+	node    v1.ResourceList
+	devices Devices // may be nil
 
 	mu       sync.Mutex
 	reserved map[pod.Key]v1.ResourceList
 	waiting  map[Waiter]bool
 }
 
-// NewResources returns the resources of a machine that has so much for pods.
-func NewResources(has v1.ResourceList) *Resources {
-	return &Resources{has: has, reserved: map[pod.Key]v1.ResourceList{}, waiting: map[Waiter]bool{}}
+// Devices are the devices of plugins. They come and go.
+type Devices interface {
+	// Offered returns what is offered to pods now, by resource.
+	Offered() map[v1.ResourceName]pod.DeviceOffer
+	// OnChange makes f be called after that has changed. f does not block.
+	OnChange(f func())
+}
+
+// NewResources returns the resources of a machine that has so much for pods, and the devices of plugins, which
+// may be nil.
+func NewResources(node v1.ResourceList, devices Devices) *Resources {
+	r := &Resources{node: node, devices: devices, reserved: map[pod.Key]v1.ResourceList{}, waiting: map[Waiter]bool{}}
+	if devices != nil {
+		devices.OnChange(func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.wake()
+		})
+	}
+	return r
+}
+
+// machine returns what the machine has now. Nothing is used of it yet.
+func (r *Resources) machine() plan.Machine {
+	var offered map[v1.ResourceName]pod.DeviceOffer
+	if r.devices != nil {
+		offered = r.devices.Offered()
+	}
+	if len(offered) == 0 {
+		return plan.Machine{Has: r.node}
+	}
+	m := plan.Machine{Has: maps.Clone(r.node), Unhealthy: map[v1.ResourceName]int{}}
+	if m.Has == nil {
+		m.Has = v1.ResourceList{}
+	}
+	for name, offer := range offered {
+		m.Has[name] = *resource.NewQuantity(int64(offer.Usable), resource.DecimalSI)
+		m.Unhealthy[name] = offer.Unhealthy
+	}
+	return m
 }
 
 // Hold records what a pod on the machine has requested, whether it fits or not.
@@ -61,22 +101,48 @@ func (r *Resources) release(key pod.Key) {
 		return
 	}
 	delete(r.reserved, key)
+	r.wake()
+}
+
+// wake wakes all who wait for resources.
+func (r *Resources) wake() {
 	for w := range r.waiting {
 		w.Notify()
 	}
 	clear(r.waiting)
 }
 
-// Used returns what pods other than key have requested. It returns nil if that pod already has its
-// reservation and needs no more; else it also wakes w when resources are freed.
-func (r *Resources) Used(key pod.Key, w Waiter, more bool) v1.ResourceList {
+// Machine returns what the machine has, and what pods other than key have requested of it. The latter is left
+// out if that pod already has its reservation and needs no more; else w is woken when resources are freed, or
+// come.
+func (r *Resources) Machine(key pod.Key, w Waiter, more bool) plan.Machine {
+	r.mu.Lock()
+	_, held := r.reserved[key]
+	if !held || more {
+		r.waiting[w] = true // before devices are counted: what changes meanwhile is not missed
+	}
+	r.mu.Unlock()
+	m := r.machine()
+	if held && !more {
+		return m
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, held := r.reserved[key]; held && !more {
-		return nil
+	m.Used, m.Holders = r.others(key), r.holders(key)
+	return m
+}
+
+// holders returns the pods other than key that have devices, by resource.
+func (r *Resources) holders(key pod.Key) map[v1.ResourceName][]pod.Key {
+	out := map[v1.ResourceName][]pod.Key{}
+	for other, requests := range r.reserved {
+		for name := range requests {
+			if other != key && pod.IsDevice(name) {
+				out[name] = append(out[name], other)
+			}
+		}
 	}
-	r.waiting[w] = true
-	return r.others(key)
+	return out
 }
 
 func (r *Resources) others(key pod.Key) v1.ResourceList {
@@ -100,9 +166,10 @@ func (r *Resources) Admit(key pod.Key, requests v1.ResourceList) bool {
 	if len(requests) == 0 {
 		return true
 	}
+	m := r.machine()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if plan.Insufficient(requests, r.others(key), r.has) != nil {
+	if m.Used = r.others(key); m.Lack(requests) != nil {
 		return false
 	}
 	r.reserved[key] = requests
@@ -112,9 +179,10 @@ func (r *Resources) Admit(key pod.Key, requests v1.ResourceList) bool {
 // Grow replaces the pod's reservation by that of to. It returns false if other pods have reserved
 // the additional resources meanwhile.
 func (r *Resources) Grow(key pod.Key, from, to *v1.Pod) bool {
+	m := r.machine()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if plan.Insufficient(plan.AdditionalRequests(from, to), r.others(key), r.has) != nil {
+	if m.Used = r.others(key); m.Lack(plan.AdditionalRequests(from, to)) != nil {
 		return false
 	}
 	r.release(key)

@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/checkpointed"
 	"podrun.io/podrun/internal/runtime/containerd"
@@ -40,7 +43,7 @@ func compose(t testing.TB, o containerd.Options) (*Runtime, error) {
 // composeIn is compose with the given boot id.
 func composeIn(boot string, o containerd.Options) (*Runtime, error) {
 	store := checkpoint.NewStore(o.Dirs, o.Log)
-	o.Present = func() (map[string]bool, error) {
+	present := func() (map[string]bool, error) {
 		all, err := store.List()
 		present := map[string]bool{}
 		for _, revisions := range all {
@@ -52,6 +55,8 @@ func composeIn(boot string, o containerd.Options) (*Runtime, error) {
 		}
 		return present, err
 	}
+	named := map[v1.ResourceName][]string{"podrun.example/log": {"podrun.example/log=one"}}
+	o.Devices = device.New(device.Options{Dirs: o.Dirs, Named: named, Present: present})
 	d, err := containerd.New(context.Background(), o)
 	if err != nil {
 		return nil, err

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
-
 	"podrun.io/podrun/internal/network/bridge"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
@@ -28,8 +26,8 @@ func exitWith(r *Runtime) func(t *testing.T, id string, code int) {
 	}
 }
 
-// device returns a directory with the CDI specification of the suite's device.
-func device(t *testing.T) string {
+// cdiDevice returns a directory with the CDI specification of the suite's device.
+func cdiDevice(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	text := fmt.Appendf(nil, `{"cdiVersion": "0.6.0", "kind": "podrun.example/log", "devices": [{"name": "one", "containerEdits": {
@@ -49,7 +47,7 @@ func TestConformance(t *testing.T) {
 				o := options(t, d)
 				podNetwork := bridge.New(bridge.Options{Dirs: d.Dirs, Log: o.Log})
 				o.Sandboxes = sandbox.New(sandbox.Options{Dirs: d.Dirs, Network: podNetwork, Log: o.Log})
-				o.CDIDirs, o.Devices = []string{device(t)}, map[v1.ResourceName][]string{"podrun.example/log": {"podrun.example/log=one"}}
+				o.CDIDirs = []string{cdiDevice(t)}
 				r := connectWith(t, d, o)
 				load(t, r)
 				return runtimetest.Subject{

@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"path/filepath"
 
-	v1 "k8s.io/api/core/v1"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -59,7 +58,7 @@ type RuntimeClass = start.RuntimeClass
 // IsDeviceName reports whether name has the form of a CDI device name (vendor/class=name).
 func IsDeviceName(name string) bool { return parser.IsQualifiedName(name) }
 
-// Options configure a Driver. Address, Dirs, Sandboxes, Present and Log are required.
+// Options configure a Driver. Address, Dirs, Sandboxes, Devices and Log are required.
 type Options struct {
 	// Address is the path of containerd's socket.
 	Address string
@@ -80,9 +79,8 @@ type Options struct {
 	ClusterDomain string
 	Dirs          layout.Dirs
 	Sandboxes     Sandboxes
-	// Present returns the IDs of the sandboxes that checkpoints have. A device that one of them
-	// holds is not free.
-	Present func() (map[string]bool, error)
+	// Devices allocates the machine's devices to sandboxes.
+	Devices *device.Devices
 	// SeccompDefault gives containers without a seccomp profile the profile of RuntimeDefault.
 	SeccompDefault bool
 	// PodMaxPids is the maximum number of processes in a pod; 0 means no limit.
@@ -92,9 +90,6 @@ type Options struct {
 	// CDIDirs are the directories of the CDI specifications of devices that pods may request; later
 	// directories take precedence over earlier ones.
 	CDIDirs []string
-	// Devices maps the resource names that pods may request in limits to the CDI names of the
-	// devices.
-	Devices map[v1.ResourceName][]string
 	// RuntimeClasses are the runtime classes that pods may name.
 	RuntimeClasses map[string]RuntimeClass
 	// AllowedSysctls are kernel parameters that pods may set in addition to the safe ones; see
@@ -199,15 +194,14 @@ func (d *Driver) connectStarters(machine *resources.Machine, handlers *start.Han
 		Client: d.client, Records: d.records, Orphans: d.orphans,
 		Address: d.Address, Namespace: d.Namespace, Dirs: d.Dirs, Log: d.Log,
 	})
-	devices := device.New(device.Options{Dirs: d.Dirs, Named: d.Devices, Present: d.Present})
 	d.SandboxStarter = start.NewSandboxStarter(start.SandboxOptions{
 		Client: d.client, Handlers: handlers, Shims: d.shims, Sandboxes: d.Sandboxes, Cgroups: d.cgroups,
-		Devices: devices, Records: d.records, CgroupDriver: d.CgroupDriver, AllowedSysctls: d.AllowedSysctls,
+		Devices: d.Devices, Records: d.records, CgroupDriver: d.CgroupDriver, AllowedSysctls: d.AllowedSysctls,
 	})
 	d.ContainerStarter = start.NewContainerStarter(start.Options{
 		Client: d.client, Images: d.Finder, Dirs: d.Dirs, ClusterDomain: d.ClusterDomain, CDIDirs: d.CDIDirs,
 		Handlers: handlers, Shims: d.shims, Sandboxes: d.Sandboxes, Machine: machine, Cgroups: d.cgroups,
-		Devices: devices, Files: d.files, Records: d.records, Remover: remover, Cache: d.cache, Log: d.Log,
+		Devices: d.Devices, Files: d.files, Records: d.records, Remover: remover, Cache: d.cache, Log: d.Log,
 	})
 }
 

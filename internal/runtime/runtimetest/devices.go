@@ -23,7 +23,8 @@ func testDevices(t *testing.T, s subject) {
 		return p
 	}
 	a, b := asking("device-a"), asking("device-b")
-	start, waits := s.ready(t, a), s.ready(t, b)
+	start := s.ready(t, a)
+	must(t, s.SavePod(b, "serve"))
 	for attempt := range 2 {
 		start.Attempt = attempt
 		c := s.start(t, start)
@@ -31,8 +32,8 @@ func testDevices(t *testing.T, s subject) {
 			t.Errorf("attempt %d does not have it", attempt)
 		}
 		var reason *runtime.ReasonError
-		if err := s.StartContainer(t.Context(), waits); !errors.As(err, &reason) ||
-			reason.Reason != "CreateContainerConfigError" {
+		err := s.CreateSandbox(t.Context(), b, 0)
+		if !errors.As(err, &reason) || reason.Reason != runtime.ReasonAdmission {
 			t.Errorf("attempt %d: another pod asks for what is taken: %v", attempt, err)
 		}
 		if o := s.inspect(t, b); len(o.Containers) > 0 {
@@ -46,7 +47,7 @@ func testDevices(t *testing.T, s subject) {
 		t.Error("a container that does not ask for it has it")
 	}
 	s.remove(t, a)
-	if code := s.exec(t, s.start(t, waits).ID, "[ -c "+DevicePath+" ]"); code != 0 {
+	if code := s.exec(t, s.start(t, s.ready(t, b)).ID, "[ -c "+DevicePath+" ]"); code != 0 {
 		t.Error("a device that is free again is not there")
 	}
 	s.remove(t, b)

@@ -33,6 +33,8 @@ type launch struct {
 	handler handler
 	// public is what spec encodes.
 	public *specs.Spec
+	// devices are what the container gets for its limits.
+	devices device.Given
 	// privileged: nothing is masked for the process, or kept from it.
 	privileged bool
 	// secrets are the values that must not appear in an error or a log.
@@ -184,8 +186,14 @@ func (st *ContainerStarter) prepare(ctx context.Context, s runtime.Start) (*laun
 		Env: s.Env, Mounts: mounts, CgroupV2: cgroup.Unified(), Driver: driver,
 		Machine: machine,
 	}
+	if err := st.setDevices(ctx, l); err != nil {
+		return nil, err
+	}
 	if err := st.buildSpec(l, input); err != nil {
 		return nil, err
+	}
+	if err := st.o.Devices.PreStart(ctx, l.devices); err != nil {
+		return nil, failed(err)
 	}
 	l.shim = st.o.Shims.Shared(ctx, l.forShim())
 	return l, nil

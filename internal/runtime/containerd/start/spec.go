@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
-	"tags.cncf.io/container-device-interface/pkg/cdi"
 
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
@@ -55,6 +53,9 @@ func (st *ContainerStarter) buildSpec(l *launch, input oci.Input) error {
 
 // addHostDetails adds to a spec what has to be read from the machine: mount flags and devices.
 func (st *ContainerStarter) addHostDetails(l *launch, spec *specs.Spec) error {
+	if err := addPlugged(l, spec); err != nil {
+		return fmt.Errorf("adding devices: %w", err)
+	}
 	if l.Sandbox.Details.FirstUser != 0 {
 		if err := keepFlags(spec.Mounts); err != nil {
 			return err
@@ -83,35 +84,4 @@ func (st *ContainerStarter) containerRecord(l *launch) containers.Container {
 		c.SandboxID = l.Sandbox.ID
 	}
 	return c
-}
-
-// addDevices adds devices to the container's spec: those that the pod names by annotation, and
-// those that were allocated to the container for its limits. It reads this node's CDI
-// specifications anew each time.
-func (st *ContainerStarter) addDevices(l *launch, spec *specs.Spec) error {
-	_, devices, err := cdi.ParseAnnotations(l.Pod.Annotations)
-	var own []string
-	if err == nil {
-		own, err = st.o.Devices.Of(l.Sandbox.ID, l.Pod, l.Container.Name)
-		devices = append(devices, own...)
-	}
-	if err == nil && len(devices) == 0 {
-		return nil
-	}
-	fail := func(err error) error {
-		return &runtime.ReasonError{Reason: runtime.ReasonConfig, Err: fmt.Errorf("adding devices: %w", err)}
-	}
-	if err != nil {
-		return fail(err)
-	}
-	slices.Sort(devices) // for a stable order
-	devices = slices.Compact(devices)
-	cache, err := cdi.NewCache(cdi.WithSpecDirs(st.o.CDIDirs...), cdi.WithAutoRefresh(false))
-	if err != nil {
-		return fail(err)
-	}
-	if _, err := cache.InjectDevices(spec, devices...); err != nil {
-		return fail(err)
-	}
-	return nil
 }

@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// samplePlugin builds Kubernetes' own sample device plugin, and returns the directory that has it.
+func samplePlugin(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	c := exec.CommandContext(t.Context(), "go", "build", "-C", "../hack/plugins", "-ldflags=-s -w", "-o", filepath.Join(dir, "plugin"),
+		"k8s.io/kubernetes/test/images/sample-device-plugin")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("building the plugin: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// TestDevicePlugin: Kubernetes' own sample plugin, run as a pod beside those that use its two devices.
+func TestDevicePlugin(t *testing.T) {
+	n := newNode(t)
+	const resource = "example.com/resource"
+	program := samplePlugin(t)
+	must(t, os.MkdirAll(n.path("cdi"), 0o755))
+	t.Cleanup(func() { // what the plugin leaves where it is told to by its source
+		for _, name := range []string{"/tmp/Dev-1", "/tmp/Dev-2"} {
+			_ = os.Remove(name)
+		}
+	})
+	plugin := manifest("plugin", "Always", "exec /plugin/plugin", "volumes:",
+		"- {name: plugin, hostPath: {path: "+program+"}}",
+		"- {name: sockets, hostPath: {path: "+n.path("kubelet", "device-plugins")+"}}",
+		"- {name: cdi, hostPath: {path: "+n.path("cdi")+"}}",
+		"- {name: tmp, hostPath: {path: /tmp}}")
+	plugin = inContainer(plugin, "env: [{name: CDI_ENABLED, value: '1'}]", "volumeMounts:",
+		"- {name: plugin, mountPath: /plugin}", "- {name: sockets, mountPath: /var/lib/kubelet/device-plugins}",
+		"- {name: cdi, mountPath: /var/run/cdi}", "- {name: tmp, mountPath: /tmp}")
+	limits := "resources: {limits: {" + resource + ": 1}}"
+	asking := func(name string) string { return inContainer(manifest(name, "Always", forever), limits) }
+	flags := []string{"--plugins", "--plugins-dir=" + n.path("kubelet"), "--cdi-spec-dirs=" + n.path("cdi")}
+	serve := func() { n.serve(flags...) }
+	lacks := func(pod, message string) {
+		t.Helper()
+		n.awaitPod(pod, "to wait: "+message, func(p *v1.Pod) error {
+			if p.Status.Reason == "OutOf"+resource && strings.Contains(p.Status.Message, message) {
+				return nil
+			}
+			return errors.New(asJSON(p.Status))
+		})
+	}
+	// The pod before its plugin.
+	n.write("a.yaml", asking("a"))
+	serve()
+	lacks("a-n", "neither this node's --node-config nor a device plugin (--plugins) has "+resource)
+	n.write("plugin.yaml", plugin)
+	a := n.ready("a-n")
+	device := strings.TrimSpace(n.shell("a", "ls -d /tmp/Dev-*; echo $CDI_DEVICE"))
+	if device != "/tmp/Dev-1\nCDI-Dev-1" && device != "/tmp/Dev-2\nCDI-Dev-2" {
+		t.Errorf("inside: %q", device)
+	}
+	n.write("b.yaml", asking("b"))
+	n.ready("b-n")
+	n.write("c.yaml", asking("c"))
+	lacks("c-n", "in use by default/a-n, default/b-n")
+	if r := n.run(append([]string{"serve", "--run-dir=" + n.path("other"), "--root-dir=" + n.path("other"), "--manifests=" + n.path("manifests")}, flags...)...); r.code != 2 ||
+		!strings.Contains(r.stderr, "a kubelet, or another podrun, runs on this machine") {
+		t.Errorf("beside another one: %v", r)
+	}
+	// podrun's restart: who has a device keeps it, and the next one gets what is free, without the plugin's doing.
+	n.end(syscall.SIGKILL)
+	serve()
+	n.remove("b.yaml")
+	c := n.ready("c-n")
+	if got := n.ready("a-n"); got.Status.ContainerStatuses[0].ContainerID != a.Status.ContainerStatuses[0].ContainerID {
+		t.Errorf("a was started again: %s", asJSON(got.Status))
+	}
+	// The plugin's death: its devices are nobody's, but for those who have them. A container that starts again gets the same.
+	n.kill(n.pod("plugin-n"), "c")
+	n.kill(a, "c")
+	n.restarted("a-n", 1)
+	if got := strings.TrimSpace(n.shell("a", "ls -d /tmp/Dev-*; echo $CDI_DEVICE")); got != device {
+		t.Errorf("after a restart: %q, was %q", got, device)
+	}
+	n.remove("a.yaml")
+	n.gone("a-n")
+	n.write("d.yaml", asking("d"))
+	n.ready("d-n") // the plugin is back
+	if got := n.ready("c-n"); got.UID != c.UID {
+		t.Errorf("c: %s", asJSON(got))
+	}
+	if got := fmt.Sprint(n.pod("d-n").Status.ContainerStatuses[0].RestartCount); got != "0" {
+		t.Errorf("d was restarted %s times", got)
+	}
+}

@@ -1,0 +1,147 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// standIn are plugins of one resource, log.
+type standIn struct {
+	devices map[string]Plugged
+	prefers []string
+	refuse  error
+	during  func() // while it allocates
+	calls   []string
+}
+
+func (s *standIn) Devices() map[v1.ResourceName]map[string]Plugged {
+	return map[v1.ResourceName]map[string]Plugged{log: s.devices}
+}
+
+func (s *standIn) OnChange(func()) {}
+
+func (s *standIn) Prefer(_ context.Context, _ v1.ResourceName, free, must []string, number int) []string {
+	s.calls = append(s.calls, fmt.Sprintf("prefer %d of %v with %v", number, free, must))
+	return s.prefers
+}
+
+func (s *standIn) Allocate(_ context.Context, _ v1.ResourceName, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
+	s.calls = append(s.calls, fmt.Sprintf("allocate %v", ids))
+	if s.during != nil {
+		s.during()
+	}
+	return &v1beta1.ContainerAllocateResponse{Envs: map[string]string{"IDS": strings.Join(ids, " ")}}, s.refuse
+}
+
+func (s *standIn) PreStart(_ context.Context, _ v1.ResourceName, ids []string) error {
+	s.calls = append(s.calls, fmt.Sprintf("start %v", ids))
+	return s.refuse
+}
+
+// healthy are devices with these IDs; those with a minus sign are unhealthy.
+func healthy(ids ...string) map[string]Plugged {
+	out := map[string]Plugged{}
+	for _, id := range ids {
+		out[strings.TrimPrefix(id, "-")] = Plugged{Healthy: !strings.HasPrefix(id, "-")}
+	}
+	return out
+}
+
+func TestPlugged(t *testing.T) {
+	t.Parallel()
+	present := map[string]bool{"s1": true, "s2": true, "s3": true}
+	plugins := &standIn{devices: healthy("a", "b", "c", "d", "-e"), prefers: []string{"c", "nosuch", "e"}}
+	o := Options{
+		Dirs: layout.Dirs{Run: t.TempDir()}, Plugins: plugins, Present: func() (map[string]bool, error) { return present, nil },
+	}
+	d := New(o)
+	sidecar := asking("sidecar", "1")
+	sidecar.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+	p := &v1.Pod{Spec: v1.PodSpec{
+		InitContainers: []v1.Container{sidecar, asking("init", "2")},
+		Containers:     []v1.Container{asking("one", "1"), asking("none", ""), asking("two", "1")},
+	}}
+	expect := func(want ...string) {
+		t.Helper()
+		if !slices.Equal(plugins.calls, want) {
+			t.Errorf("calls:\n%s\nwant:\n%s", strings.Join(plugins.calls, "\n"), strings.Join(want, "\n"))
+		}
+		plugins.calls = nil
+	}
+	if err := d.Acquire(t.Context(), "s1", p); err != nil {
+		t.Fatal(err)
+	}
+	// The sidecar keeps what it prefers; the containers get what the init container had.
+	expect("prefer 1 of [a b c d] with []", "prefer 2 of [a b d] with []",
+		"allocate [c]", "allocate [a b]", "allocate [a]", "allocate [b]")
+	offered := func(want pod.DeviceOffer) {
+		t.Helper()
+		if got := d.Offered()[log]; got != want {
+			t.Errorf("offered: %+v, want %+v", got, want)
+		}
+	}
+	offered(pod.DeviceOffer{Usable: 4, Unhealthy: 1})
+	// Another process of podrun asks nobody again.
+	d = New(o)
+	for name, want := range map[string]string{"sidecar": "c", "init": "a b", "one": "a", "two": "b"} {
+		got, err := d.Of(t.Context(), "s1", p, name)
+		if err != nil || len(got.Answers) != 1 || got.Answers[0].Envs["IDS"] != want || len(got.CDI) > 0 {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		if err := d.PreStart(t.Context(), got); err != nil {
+			t.Error(err)
+		}
+	}
+	slices.Sort(plugins.calls)
+	expect("start [a b]", "start [a]", "start [b]", "start [c]")
+	if got, err := d.Of(t.Context(), "s1", p, "none"); err != nil || len(got.Answers)+len(got.CDI)+len(got.IDs) > 0 {
+		t.Errorf("none: %+v, %v", got, err)
+	}
+	// What a pod has stays its own when it gets unhealthy, and is offered to nobody else.
+	plugins.devices = healthy("-a", "b", "c", "d", "-e")
+	offered(pod.DeviceOffer{Usable: 4, Unhealthy: 2})
+	q := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{asking("c", "1")}}}
+	// A refusal leaves nothing, and a plugin that hangs keeps nobody from his devices.
+	plugins.refuse = errors.New("broken")
+	other := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{asking("c", "1")}}}
+	plugins.during = func() {
+		plugins.during, plugins.refuse = nil, nil
+		if err := d.Acquire(t.Context(), "s3", other); err == nil || !strings.Contains(err.Error(), "asks for 1, and 0 are free") {
+			t.Errorf("what another one is getting: %v", err)
+		}
+		plugins.refuse = errors.New("broken")
+	}
+	plugins.calls = nil
+	if err := d.Acquire(t.Context(), "s2", q); err == nil || !strings.Contains(err.Error(), "broken") {
+		t.Errorf("refused: %v", err)
+	}
+	plugins.refuse = nil
+	if err := d.Acquire(t.Context(), "s3", other); err != nil {
+		t.Errorf("after a refusal: %v", err)
+	}
+	if got := d.HeldBy("s3", other)["c"][log]; !slices.Equal(got, []string{"d"}) {
+		t.Errorf("s3 has %v", got)
+	}
+	if got := d.HeldBy("s2", q); got != nil {
+		t.Errorf("s2 has %v", got)
+	}
+}
+
+// TestFormerAllocation: what a former version of podrun wrote down is read.
+func TestFormerAllocation(t *testing.T) {
+	t.Parallel()
+	got, err := decode([]byte(`{"podrun.example/log": ["v/c=0"]}`))
+	if err != nil || !slices.Equal(got.Devices[log], []string{"v/c=0"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

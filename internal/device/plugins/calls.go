@@ -1,0 +1,94 @@
+package plugins
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+const (
+	// preferTimeout is how long a plugin may take to say which devices it prefers: others are taken then.
+	preferTimeout = 5 * time.Second
+	// callTimeout is how long Allocate and PreStartContainer may take. The kubelet limits only the second,
+	// to this.
+	callTimeout = v1beta1.KubeletPreStartContainerRPCTimeoutInSecs * time.Second
+)
+
+// of returns the plugin of a resource, as it is now.
+func (m *Manager) of(name v1.ResourceName) (plugin, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.resources[name]
+	switch {
+	case r == nil:
+		return plugin{}, fmt.Errorf("no device plugin has registered %s", name)
+	case r.plugin.client == nil:
+		return plugin{options: r.plugin.options}, fmt.Errorf("the device plugin of %s is not there", name)
+	}
+	return plugin{client: r.plugin.client, options: r.plugin.options}, nil
+}
+
+// Prefer implements device.Plugins.
+func (m *Manager) Prefer(ctx context.Context, name v1.ResourceName, free, must []string, number int) []string {
+	p, err := m.of(name)
+	if err != nil || !p.options.GetGetPreferredAllocationAvailable() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, preferTimeout)
+	defer cancel()
+	answer, err := p.client.GetPreferredAllocation(ctx, &v1beta1.PreferredAllocationRequest{
+		ContainerRequests: []*v1beta1.ContainerPreferredAllocationRequest{{
+			AvailableDeviceIDs: free, MustIncludeDeviceIDs: must, AllocationSize: int32(number),
+		}},
+	})
+	if err != nil {
+		m.o.Log.Warn("a device plugin does not say which devices it prefers", "resource", name, "err", err)
+		return nil
+	}
+	if len(answer.ContainerResponses) == 0 {
+		return nil
+	}
+	return answer.ContainerResponses[0].DeviceIDs
+}
+
+// Allocate implements device.Plugins.
+func (m *Manager) Allocate(
+	ctx context.Context, name v1.ResourceName, ids []string,
+) (*v1beta1.ContainerAllocateResponse, error) {
+	p, err := m.of(name)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := p.client.Allocate(ctx, &v1beta1.AllocateRequest{
+		ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: ids}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the device plugin of %s does not allocate %v: %w", name, ids, err)
+	}
+	if len(answer.ContainerResponses) == 0 {
+		return nil, fmt.Errorf("the device plugin of %s allocates nothing for %v", name, ids)
+	}
+	return answer.ContainerResponses[0], nil
+}
+
+// PreStart implements device.Plugins.
+func (m *Manager) PreStart(ctx context.Context, name v1.ResourceName, ids []string) error {
+	p, err := m.of(name)
+	if !p.options.GetPreStartRequired() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := p.client.PreStartContainer(ctx, &v1beta1.PreStartContainerRequest{DevicesIds: ids}); err != nil {
+		return fmt.Errorf("the device plugin of %s refuses the start of a container with %v: %w", name, ids, err)
+	}
+	return nil
+}

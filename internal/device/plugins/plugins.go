@@ -1,0 +1,402 @@
+// Package plugins is a node's side of Kubernetes' device plugins (API v1beta1), of which the kubelet's device
+// manager is the original: it accepts their registration, follows their lists of devices, and asks them for
+// what a container needs to use a device. It does not say which pod has which device; that does package device.
+//
+// A plugin is a server at a socket in the directory device-plugins. It is not lost with podrun: its socket is
+// remembered until the machine's next start, and called again at once.
+//
+// Begin reading at Manager.Register and Manager.follow.
+package plugins
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"podrun.io/podrun/internal/device"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
+)
+
+const (
+	// dialTimeout is how long a plugin that registers may take to be reached and to say its options, as in
+	// the kubelet.
+	dialTimeout = 10 * time.Second
+	// retry is how often a plugin whose connection was lost is called.
+	retry = time.Second
+	// graceOfLost is how long the devices of a plugin that is gone count as unhealthy ones. After that the
+	// resource is forgotten, as by the kubelet.
+	graceOfLost = 5 * time.Minute
+)
+
+// Options configure a Manager. All are required.
+type Options struct {
+	// Dir is where the plugins' sockets are: /var/lib/kubelet/device-plugins.
+	Dir string
+	// File remembers the plugins' sockets for the next podrun.
+	File string
+	// Reserved are resources that no plugin may register.
+	Reserved func(v1.ResourceName) bool
+	Log      *slog.Logger
+}
+
+// Manager is in contact with the device plugins of a machine. Its methods may be called concurrently.
+type Manager struct {
+	v1beta1.UnimplementedRegistrationServer
+	o        Options
+	listener net.Listener
+
+	mu        sync.Mutex
+	run       context.Context // of Run; nil before
+	running   sync.WaitGroup
+	resources map[v1.ResourceName]*resource
+	changed   []func()
+}
+
+// resource is what is known of a resource and its plugin.
+type resource struct {
+	plugin  *plugin
+	devices map[string]device.Plugged
+	// lost is when the connection to the plugin ended; zero while there is one.
+	lost time.Time
+}
+
+// plugin is a plugin at a socket.
+type plugin struct {
+	socket  string
+	options *v1beta1.DevicePluginOptions
+	client  v1beta1.DevicePluginClient
+	conn    *grpc.ClientConn
+	// stop ends the goroutine that follows its list.
+	stop context.CancelFunc
+}
+
+// remembered is how a plugin stands in Options.File.
+type remembered struct {
+	Socket string `json:"socket"`
+	// PreStart: the plugin is asked before each start of a container.
+	PreStart bool `json:"preStart,omitempty"`
+}
+
+// OnChange makes f be called after the devices that there are, or their health, have changed. f does not block.
+func (m *Manager) OnChange(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.changed = append(m.changed, f)
+}
+
+// change calls what OnChange has set.
+func (m *Manager) change() {
+	m.mu.Lock()
+	all := slices.Clone(m.changed)
+	m.mu.Unlock()
+	for _, f := range all {
+		f()
+	}
+}
+
+// recall begins to call the plugins that the last podrun knew.
+func (m *Manager) recall() {
+	text, err := os.ReadFile(m.o.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	var all map[v1.ResourceName]remembered
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
+		m.o.Log.Warn("device plugins of the last podrun are not known; they are used when they register", "err", err)
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, was := range all {
+		if m.resources[name] != nil || m.verify(name, was.Socket) != nil {
+			continue
+		}
+		p := &plugin{socket: was.Socket, options: &v1beta1.DevicePluginOptions{PreStartRequired: was.PreStart}}
+		m.resources[name] = &resource{plugin: p, lost: time.Now()}
+		m.start(name, p)
+	}
+}
+
+// remember writes down the plugins' sockets.
+func (m *Manager) remember() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := map[v1.ResourceName]remembered{}
+	for name, r := range m.resources {
+		all[name] = remembered{r.plugin.socket, r.plugin.options.GetPreStartRequired()}
+	}
+	text, err := json.Marshal(all)
+	if err == nil {
+		err = sys.WriteFile(m.o.File, text, 0o600)
+	}
+	if err != nil {
+		m.o.Log.Warn("device plugins cannot be remembered; after a restart of podrun they are used when they register", "err", err)
+	}
+}
+
+// Register implements the service Registration of device plugins.
+func (m *Manager) Register(ctx context.Context, r *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
+	name := v1.ResourceName(r.ResourceName)
+	err := m.register(ctx, r)
+	if err != nil {
+		m.o.Log.Warn("a device plugin cannot register", "resource", name, "endpoint", r.Endpoint, "err", err)
+		return nil, err
+	}
+	m.o.Log.Info("device plugin registered", "resource", name, "endpoint", r.Endpoint)
+	return &v1beta1.Empty{}, nil
+}
+
+func (m *Manager) register(ctx context.Context, r *v1beta1.RegisterRequest) error {
+	if !slices.Contains(v1beta1.SupportedVersions[:], r.Version) {
+		return fmt.Errorf("version %q is not supported; %s is", r.Version, v1beta1.Version)
+	}
+	if r.Endpoint == "" || r.Endpoint != filepath.Base(r.Endpoint) {
+		return fmt.Errorf("endpoint %q: must be the name of a socket in %s", r.Endpoint, m.o.Dir)
+	}
+	return m.Connect(ctx, v1.ResourceName(r.ResourceName), filepath.Join(m.o.Dir, r.Endpoint))
+}
+
+// verify returns an error for a resource that no plugin may have, and for a socket that others than root may
+// serve.
+func (m *Manager) verify(name v1.ResourceName, socket string) error {
+	if why := validation.IsQualifiedName(string(name)); len(why) > 0 {
+		return fmt.Errorf("resource %q: %s", name, strings.Join(why, "; "))
+	}
+	if !pod.IsDevice(name) || strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix) {
+		return fmt.Errorf("resource %q: must be of a domain other than kubernetes.io, such as example.com/gpu", name)
+	}
+	if m.o.Reserved(name) {
+		return fmt.Errorf("resource %q: this node's --node-config has devices of that name", name)
+	}
+	info, err := os.Lstat(socket)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%s is not a socket", socket)
+	}
+	if of, ok := info.Sys().(*syscall.Stat_t); !ok || of.Uid != 0 {
+		return fmt.Errorf("%s: does not belong to root", socket)
+	}
+	return nil
+}
+
+// Connect makes the plugin at a socket the one of a resource. A former one is asked no more.
+func (m *Manager) Connect(ctx context.Context, name v1.ResourceName, socket string) error {
+	if err := m.verify(name, socket); err != nil {
+		return err
+	}
+	p := &plugin{socket: socket}
+	if err := p.dial(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	if m.run == nil || m.run.Err() != nil {
+		m.mu.Unlock()
+		return errors.Join(errors.New("podrun ends"), p.conn.Close())
+	}
+	r := m.resources[name]
+	if r == nil {
+		r = &resource{}
+		m.resources[name] = r
+	} else {
+		r.plugin.stop()
+	}
+	r.plugin, r.lost = p, time.Time{}
+	m.start(name, p)
+	m.mu.Unlock()
+	m.remember()
+	m.change()
+	return nil
+}
+
+// dial connects to the plugin, and asks for its options.
+func (p *plugin) dial(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := grpc.NewClient("unix:"+p.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"))
+	if err != nil {
+		return err
+	}
+	client := v1beta1.NewDevicePluginClient(conn)
+	options, err := client.GetDevicePluginOptions(ctx, &v1beta1.Empty{})
+	if err != nil {
+		return errors.Join(fmt.Errorf("asking the plugin for its options: %w", err), conn.Close())
+	}
+	p.conn, p.client, p.options = conn, client, options
+	return nil
+}
+
+// start follows a plugin's list in the background. The caller holds the lock.
+func (m *Manager) start(name v1.ResourceName, p *plugin) {
+	ctx, cancel := context.WithCancel(m.run)
+	p.stop = cancel
+	m.running.Go(func() { m.follow(ctx, name, p) })
+}
+
+// follow follows the list of a plugin until another one takes its place, it is gone for too long, or ctx ends.
+func (m *Manager) follow(ctx context.Context, name v1.ResourceName, p *plugin) {
+	defer p.stop()
+	for {
+		err := m.list(ctx, name, p)
+		if ctx.Err() != nil {
+			return
+		}
+		if gone := m.disconnected(name, p, err); gone {
+			m.remember()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retry):
+		}
+	}
+}
+
+// list passes on what the plugin lists until the connection ends.
+func (m *Manager) list(ctx context.Context, name v1.ResourceName, p *plugin) error {
+	m.mu.Lock()
+	conn, client := p.conn, p.client
+	m.mu.Unlock()
+	if conn == nil {
+		again := &plugin{socket: p.socket}
+		if err := m.verify(name, p.socket); err != nil {
+			return err
+		}
+		if err := again.dial(ctx); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		p.conn, p.client, p.options = again.conn, again.client, again.options
+		conn, client = p.conn, p.client
+		m.mu.Unlock()
+	}
+	defer func() {
+		m.mu.Lock()
+		p.conn, p.client = nil, nil
+		m.mu.Unlock()
+		if err := conn.Close(); err != nil {
+			m.o.Log.Debug("closing the connection to a device plugin failed", "resource", name, "err", err)
+		}
+	}()
+	stream, err := client.ListAndWatch(ctx, &v1beta1.Empty{})
+	if err != nil {
+		return err
+	}
+	for {
+		all, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		m.listed(name, p, all.Devices)
+	}
+}
+
+// listed takes over a plugin's list.
+func (m *Manager) listed(name v1.ResourceName, p *plugin, all []*v1beta1.Device) {
+	devices := map[string]device.Plugged{}
+	for _, d := range all {
+		of := device.Plugged{Healthy: d.Health == v1beta1.Healthy}
+		for _, n := range d.GetTopology().GetNodes() {
+			of.NUMA = append(of.NUMA, n.ID)
+		}
+		devices[d.ID] = of
+	}
+	m.mu.Lock()
+	r := m.resources[name]
+	changed := r != nil && r.plugin == p && !maps.EqualFunc(r.devices, devices, device.Plugged.Equal)
+	if r != nil && r.plugin == p {
+		r.devices, r.lost = devices, time.Time{}
+	}
+	m.mu.Unlock()
+	if changed {
+		m.o.Log.Info("device plugin listed its devices", "resource", name, "devices", len(devices))
+		m.change()
+	}
+}
+
+// disconnected makes the devices of a plugin unhealthy, and reports that the plugin is not called any more.
+func (m *Manager) disconnected(name v1.ResourceName, p *plugin, why error) (gone bool) {
+	m.mu.Lock()
+	r := m.resources[name]
+	if r == nil || r.plugin != p {
+		m.mu.Unlock()
+		return true
+	}
+	first := r.lost.IsZero()
+	if first {
+		r.lost = time.Now()
+		for id, d := range r.devices {
+			d.Healthy = false
+			r.devices[id] = d
+		}
+	}
+	gone = time.Since(r.lost) > graceOfLost
+	if gone {
+		delete(m.resources, name)
+	}
+	m.mu.Unlock()
+	if first {
+		m.o.Log.Warn("the connection to a device plugin ended: its devices are unhealthy", "resource", name, "err", why)
+	}
+	if first || gone {
+		m.change()
+	}
+	return gone
+}
+
+// Devices implements device.Plugins.
+func (m *Manager) Devices() map[v1.ResourceName]map[string]device.Plugged {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := map[v1.ResourceName]map[string]device.Plugged{}
+	for name, r := range m.resources {
+		all[name] = maps.Clone(r.devices)
+	}
+	return all
+}
+
+// Plugin is a resource's plugin, for people.
+type Plugin struct {
+	Resource  v1.ResourceName
+	Socket    string
+	Connected bool
+	Devices   map[string]device.Plugged
+}
+
+// List returns all plugins, by resource.
+func (m *Manager) List() []Plugin {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []Plugin
+	for name, r := range m.resources {
+		all = append(all, Plugin{name, r.plugin.socket, r.lost.IsZero(), maps.Clone(r.devices)})
+	}
+	slices.SortFunc(all, func(a, b Plugin) int { return cmp.Compare(a.Resource, b.Resource) })
+	return all
+}

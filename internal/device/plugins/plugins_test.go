@@ -1,0 +1,301 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+const gpu = v1.ResourceName("example.com/gpu")
+
+// standIn is a device plugin.
+type standIn struct {
+	v1beta1.UnimplementedDevicePluginServer
+	server  *grpc.Server
+	options *v1beta1.DevicePluginOptions
+	stopped chan struct{}
+	// preferred, refuse and hang say how it answers.
+	preferred []string
+	refuse    error
+	hang      bool
+
+	mu      sync.Mutex
+	called  []string
+	devices []*v1beta1.Device
+	changed chan struct{} // closed when devices change
+}
+
+// begin serves a plugin at a socket.
+func begin(t *testing.T, socket string, options *v1beta1.DevicePluginOptions) *standIn {
+	t.Helper()
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &standIn{server: grpc.NewServer(), options: options, stopped: make(chan struct{}), changed: make(chan struct{})}
+	v1beta1.RegisterDevicePluginServer(s.server, s)
+	go func() { _ = s.server.Serve(l) }()
+	end := sync.OnceFunc(func() { close(s.stopped); s.server.Stop() })
+	t.Cleanup(end)
+	return s
+}
+
+func (s *standIn) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
+	return s.options, nil
+}
+
+func (s *standIn) ListAndWatch(_ *v1beta1.Empty, to grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
+	for {
+		s.mu.Lock()
+		all, changed := s.devices, s.changed
+		s.mu.Unlock()
+		if err := to.Send(&v1beta1.ListAndWatchResponse{Devices: all}); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-to.Context().Done():
+			return nil
+		case <-s.stopped:
+			return nil
+		}
+	}
+}
+
+// list makes it list devices; the names of unhealthy ones begin with a minus sign.
+func (s *standIn) list(names ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.devices = nil
+	for _, name := range names {
+		d := &v1beta1.Device{ID: strings.TrimPrefix(name, "-"), Health: v1beta1.Healthy}
+		if d.ID != name {
+			d.Health = v1beta1.Unhealthy
+		}
+		s.devices = append(s.devices, d)
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *standIn) call(format string, all ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.called = append(s.called, fmt.Sprintf(format, all...))
+}
+
+func (s *standIn) calls() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.called, "; ")
+}
+
+func (s *standIn) GetPreferredAllocation(_ context.Context, r *v1beta1.PreferredAllocationRequest) (*v1beta1.PreferredAllocationResponse, error) {
+	of := r.ContainerRequests[0]
+	s.call("prefer %d of %v with %v", of.AllocationSize, of.AvailableDeviceIDs, of.MustIncludeDeviceIDs)
+	return &v1beta1.PreferredAllocationResponse{ContainerResponses: []*v1beta1.ContainerPreferredAllocationResponse{{DeviceIDs: s.preferred}}}, s.refuse
+}
+
+func (s *standIn) Allocate(ctx context.Context, r *v1beta1.AllocateRequest) (*v1beta1.AllocateResponse, error) {
+	s.call("allocate %v", r.ContainerRequests[0].DevicesIds)
+	if s.hang {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &v1beta1.AllocateResponse{ContainerResponses: []*v1beta1.ContainerAllocateResponse{{Envs: map[string]string{"GPU": "yes"}}}}, s.refuse
+}
+
+func (s *standIn) PreStartContainer(_ context.Context, r *v1beta1.PreStartContainerRequest) (*v1beta1.PreStartContainerResponse, error) {
+	s.call("start %v", r.DevicesIds)
+	return &v1beta1.PreStartContainerResponse{}, s.refuse
+}
+
+// machine is a Manager that runs.
+type machine struct {
+	*Manager
+	dir     string
+	changed chan struct{}
+	end     func()
+}
+
+func run(t *testing.T, dir string) *machine {
+	t.Helper()
+	m, err := Open(Options{
+		Dir: filepath.Join(dir, "device-plugins"), File: filepath.Join(dir, "remembered.json"), Log: slog.New(slog.DiscardHandler),
+		Reserved: func(name v1.ResourceName) bool { return name == "example.com/named" },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &machine{Manager: m, dir: m.o.Dir, changed: make(chan struct{}, 1)}
+	m.OnChange(func() {
+		select {
+		case out.changed <- struct{}{}:
+		default:
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	out.end = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("it ends with %v", err)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(out.end)
+	return out
+}
+
+// register registers a plugin as one does.
+func (m *machine) register(t *testing.T, r *v1beta1.RegisterRequest) error {
+	t.Helper()
+	conn, err := grpc.NewClient("unix:"+filepath.Join(m.dir, "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = v1beta1.NewRegistrationClient(conn).Register(t.Context(), r)
+	return err
+}
+
+// await waits until the machine has these devices, named as by standIn.list; "none" if there is no plugin.
+func (m *machine) await(t *testing.T, want string) {
+	t.Helper()
+	for deadline := time.After(time.Minute); ; {
+		got := "none"
+		if all, is := m.Devices()[gpu]; is {
+			var names []string
+			for id, d := range all {
+				if !d.Healthy {
+					id = "-" + id
+				}
+				names = append(names, id)
+			}
+			got = fmt.Sprint(len(names), names)
+			if len(names) < 2 {
+				got = strings.Join(names, "")
+			}
+		}
+		if got == want {
+			return
+		}
+		select {
+		case <-m.changed:
+		case <-deadline:
+			t.Fatalf("devices: %s, want %s", got, want)
+		}
+	}
+}
+
+func request(endpoint string) *v1beta1.RegisterRequest {
+	return &v1beta1.RegisterRequest{Version: v1beta1.Version, Endpoint: endpoint, ResourceName: string(gpu)}
+}
+
+func TestLife(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	m := run(t, dir)
+	socket := filepath.Join(m.dir, "gpu.sock")
+	p := begin(t, socket, &v1beta1.DevicePluginOptions{PreStartRequired: true, GetPreferredAllocationAvailable: true})
+	if err := m.register(t, request("gpu.sock")); err != nil {
+		t.Fatal(err)
+	}
+	m.await(t, "") // registered is not available
+	p.list("a")
+	m.await(t, "a")
+	p.list("-a")
+	m.await(t, "-a")
+	p.list("a")
+	m.await(t, "a")
+	if got := m.Prefer(t.Context(), gpu, []string{"a", "b"}, []string{"b"}, 1); got != nil {
+		t.Errorf("it prefers %v", got)
+	}
+	if got, err := m.Allocate(t.Context(), gpu, []string{"a"}); err != nil || got.Envs["GPU"] != "yes" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if err := m.PreStart(t.Context(), gpu, []string{"a"}); err != nil {
+		t.Error(err)
+	}
+	if got := p.calls(); got != "prefer 1 of [a b] with [b]; allocate [a]; start [a]" {
+		t.Error(got)
+	}
+	// Another one of the same name takes its place, and it is asked for everything.
+	q := begin(t, filepath.Join(m.dir, "other.sock"), &v1beta1.DevicePluginOptions{})
+	q.list("b")
+	if err := m.register(t, request("other.sock")); err != nil {
+		t.Fatal(err)
+	}
+	m.await(t, "b")
+	p.server.Stop() // the former one's end is nothing to the new one
+	time.Sleep(50 * time.Millisecond)
+	m.await(t, "b")
+	// Killed: noticed at once. Back at its socket, without a registration: used.
+	q.server.Stop()
+	m.await(t, "-b")
+	if _, err := m.Allocate(t.Context(), gpu, []string{"b"}); err == nil || !strings.Contains(err.Error(), "is not there") {
+		t.Error(err)
+	}
+	q = begin(t, filepath.Join(m.dir, "other.sock"), &v1beta1.DevicePluginOptions{})
+	q.list("b")
+	m.await(t, "b")
+	// podrun's restart: the plugin does nothing, and is there at once.
+	m.end()
+	m = run(t, dir)
+	q.list("c")
+	m.await(t, "c")
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	m := run(t, t.TempDir())
+	begin(t, filepath.Join(m.dir, "gpu.sock"), &v1beta1.DevicePluginOptions{})
+	if err := os.WriteFile(filepath.Join(m.dir, "file.sock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	begin(t, filepath.Join(m.dir, "strange.sock"), &v1beta1.DevicePluginOptions{})
+	if err := os.Chown(filepath.Join(m.dir, "strange.sock"), 1000, 1000); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(r *v1beta1.RegisterRequest){
+		"v1beta1 is":          func(r *v1beta1.RegisterRequest) { r.Version = "v1" },
+		"name of a socket":    func(r *v1beta1.RegisterRequest) { r.Endpoint = "../gpu.sock" },
+		"no such file":        func(r *v1beta1.RegisterRequest) { r.Endpoint = "none.sock" },
+		"is not a socket":     func(r *v1beta1.RegisterRequest) { r.Endpoint = "file.sock" },
+		"belong to root":      func(r *v1beta1.RegisterRequest) { r.Endpoint = "strange.sock" },
+		"--node-config":       func(r *v1beta1.RegisterRequest) { r.ResourceName = "example.com/named" },
+		"other than kubernet": func(r *v1beta1.RegisterRequest) { r.ResourceName = "gpu" },
+		"must consist of":     func(r *v1beta1.RegisterRequest) { r.ResourceName = "example.com/a b" },
+	} {
+		r := request("gpu.sock")
+		change(r)
+		if err := m.register(t, r); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", r, err, want)
+		}
+	}
+	if _, err := Open(m.o); !errors.Is(err, ErrKubelet) {
+		t.Errorf("beside a kubelet: %v", err)
+	}
+	if got := len(m.List()); got != 0 {
+		t.Errorf("%d plugins", got)
+	}
+}

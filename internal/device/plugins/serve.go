@@ -1,0 +1,94 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+)
+
+// socketName is the name of the socket where plugins register.
+const socketName = "kubelet.sock"
+
+// ErrKubelet is that somebody else, usually a kubelet, has the directory of device plugins.
+var ErrKubelet = errors.New("a kubelet, or another podrun, runs on this machine")
+
+// Open returns a Manager, and makes the directory and its socket: plugins may register from then on, and are
+// answered from Run on. An error that is ErrKubelet means that somebody else answers there.
+func Open(o Options) (*Manager, error) {
+	m := &Manager{o: o, resources: map[v1.ResourceName]*resource{}}
+	var err error
+	m.listener, err = m.listen()
+	return m, err
+}
+
+func (m *Manager) listen() (net.Listener, error) {
+	if err := os.MkdirAll(m.o.Dir, layout.ModePlugins); err != nil {
+		return nil, err
+	}
+	at := filepath.Join(m.o.Dir, socketName)
+	if conn, err := net.DialTimeout("unix", at, time.Second); err == nil {
+		return nil, errors.Join(fmt.Errorf("%w: it answers at %s", ErrKubelet, at), conn.Close())
+	}
+	// Plugins watch for the socket's creation: it comes by a rename, and is one that answers then.
+	former := at + ".podrun"
+	if err := os.Remove(former); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: former, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	if err := errors.Join(os.Chmod(former, 0o600), os.Rename(former, at)); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// Close removes the socket. Plugins register no more.
+func (m *Manager) Close() error {
+	if m == nil {
+		return nil
+	}
+	err := m.listener.Close()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	return errors.Join(err, os.Remove(filepath.Join(m.o.Dir, socketName)))
+}
+
+// Run lets plugins register and follows them until ctx ends. A Manager that is nil has none.
+func (m *Manager) Run(ctx context.Context) error {
+	if m == nil {
+		return nil
+	}
+	following, stop := context.WithCancel(ctx)
+	defer m.running.Wait()
+	defer stop()
+	m.mu.Lock()
+	m.run = following
+	m.mu.Unlock()
+	m.recall()
+	s := grpc.NewServer(grpc.MaxRecvMsgSize(1 << 16))
+	v1beta1.RegisterRegistrationServer(s, m)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(m.listener) }()
+	select {
+	case <-ctx.Done():
+		s.Stop()
+		<-ended
+		return ctx.Err()
+	case err := <-ended:
+		return err
+	}
+}

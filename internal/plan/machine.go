@@ -1,0 +1,82 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// Machine is what the machine offers to pods, and what the other pods on it have requested.
+type Machine struct {
+	Has, Used v1.ResourceList
+	// Holders are the other pods that have devices, and Unhealthy is how many devices nobody can get, both
+	// by resource.
+	Holders   map[v1.ResourceName][]pod.Key
+	Unhealthy map[v1.ResourceName]int
+}
+
+// Lack returns which of the requested resources does not fit into what the machine has beside what is used by
+// others; nil if all of them fit. A resource that the machine does not name is ignored unless it is a device.
+// Reason, message and the order of the resources are the kubelet's; for a device the message also says who has
+// it.
+func (m Machine) Lack(requests v1.ResourceList) *Waiting {
+	order := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if !slices.Contains(order, name) {
+			order = append(order, name)
+		}
+	}
+	for _, name := range order {
+		wanted, taken := requests[name], m.Used[name]
+		capacity, known := m.Has[name]
+		if !known && !pod.IsDevice(name) || wanted.IsZero() {
+			continue
+		}
+		sum := wanted.DeepCopy()
+		sum.Add(taken)
+		if sum.Cmp(capacity) <= 0 {
+			continue
+		}
+		value := func(q resource.Quantity) int64 {
+			if name == v1.ResourceCPU {
+				return q.MilliValue()
+			}
+			return q.Value()
+		}
+		if !known {
+			return &Waiting{
+				Reason:  "OutOf" + string(name),
+				Message: fmt.Sprintf("neither this node's --node-config nor a device plugin (--plugins) has %s", name),
+			}
+		}
+		return &Waiting{
+			Reason: "OutOf" + string(name),
+			Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d%s",
+				name, value(wanted), value(taken), value(capacity), m.about(name)),
+		}
+	}
+	return nil
+}
+
+// about says why there are no more devices of a resource.
+func (m Machine) about(name v1.ResourceName) string {
+	var out strings.Builder
+	if holders := m.Holders[name]; len(holders) > 0 {
+		var names []string
+		for _, key := range holders {
+			names = append(names, key.String())
+		}
+		slices.Sort(names)
+		out.WriteString("; in use by " + strings.Join(names, ", "))
+	}
+	if n := m.Unhealthy[name]; n > 0 {
+		fmt.Fprintf(&out, "; unhealthy: %d", n)
+	}
+	return out.String()
+}

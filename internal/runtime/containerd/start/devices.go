@@ -1,0 +1,134 @@
+package start
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	containerdoci "github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// failed is the error of a container that waits for its devices.
+func failed(err error) error {
+	return &runtime.ReasonError{Reason: runtime.ReasonConfig, Err: fmt.Errorf("adding devices: %w", err)}
+}
+
+// setDevices sets which devices the container gets for its limits.
+func (st *ContainerStarter) setDevices(ctx context.Context, l *launch) (err error) {
+	if l.devices, err = st.o.Devices.Of(ctx, l.Sandbox.ID, l.Pod, l.Container.Name); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+// addDevices adds devices of the Container Device Interface to the container's spec: those that the pod names
+// by annotation, and those that were allocated to the container for its limits. It reads this node's CDI
+// specifications anew each time: a plugin may have written them just now.
+func (st *ContainerStarter) addDevices(l *launch, spec *specs.Spec) error {
+	_, devices, err := cdi.ParseAnnotations(l.Pod.Annotations)
+	if err != nil {
+		return failed(err)
+	}
+	devices = append(devices, l.devices.CDI...)
+	for _, a := range l.devices.Answers {
+		for _, d := range a.CdiDevices {
+			devices = append(devices, d.Name)
+		}
+	}
+	if len(devices) == 0 {
+		return nil
+	}
+	slices.Sort(devices) // for a stable order
+	devices = slices.Compact(devices)
+	cache, err := cdi.NewCache(cdi.WithSpecDirs(st.o.CDIDirs...), cdi.WithAutoRefresh(false))
+	if err != nil {
+		return failed(err)
+	}
+	if _, err := cache.InjectDevices(spec, devices...); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+// addPlugged adds to the spec what device plugins said that the container needs. What the container's manifest
+// says wins, and of several plugins the first one that names a variable, a path or an annotation, as in the
+// kubelet.
+func addPlugged(l *launch, spec *specs.Spec) error {
+	privileged := pod.Security(l.Pod, l.Container).Privileged
+	set := map[string]bool{}
+	for _, v := range l.Env {
+		set[v.Name] = true
+	}
+	for _, a := range l.devices.Answers {
+		for _, name := range slices.Sorted(maps.Keys(a.Envs)) {
+			if !set[name] {
+				set[name] = true
+				setEnv(spec, name, a.Envs[name])
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(a.Annotations)) {
+			if spec.Annotations == nil {
+				spec.Annotations = map[string]string{}
+			}
+			if _, is := spec.Annotations[name]; !is {
+				spec.Annotations[name] = a.Annotations[name]
+			}
+		}
+		for _, m := range a.Mounts {
+			addMount(spec, m)
+		}
+		for _, d := range a.Devices {
+			if err := addDevice(spec, d, privileged != nil && *privileged); err != nil {
+				return failed(err)
+			}
+		}
+	}
+	return nil
+}
+
+// setEnv sets a variable, which the image may have set.
+func setEnv(spec *specs.Spec, name, value string) {
+	spec.Process.Env = slices.DeleteFunc(spec.Process.Env, func(entry string) bool {
+		return strings.HasPrefix(entry, name+"=")
+	})
+	spec.Process.Env = append(spec.Process.Env, name+"="+value)
+}
+
+func addMount(spec *specs.Spec, m *v1beta1.Mount) {
+	if slices.ContainsFunc(spec.Mounts, func(has specs.Mount) bool { return has.Destination == m.ContainerPath }) {
+		return
+	}
+	mode := "rw"
+	if m.ReadOnly {
+		mode = "ro"
+	}
+	spec.Mounts = append(spec.Mounts, specs.Mount{
+		Source: m.HostPath, Destination: m.ContainerPath, Type: "bind", Options: []string{"rbind", "rprivate", mode},
+	})
+}
+
+// addDevice adds a device node. A privileged container has all of the machine's under their own names.
+func addDevice(spec *specs.Spec, d *v1beta1.DeviceSpec, privileged bool) error {
+	for _, has := range spec.Linux.Devices {
+		if has.Path == d.ContainerPath {
+			return nil
+		}
+	}
+	rules := spec.Linux.Resources.Devices
+	err := containerdoci.WithDevices(d.HostPath, d.ContainerPath, d.Permissions)(context.Background(), nil, nil, spec)
+	if err != nil {
+		return fmt.Errorf("device %s: %w", d.HostPath, err)
+	}
+	if privileged {
+		spec.Linux.Resources.Devices = rules // they allow all
+	}
+	return nil
+}
