@@ -12,17 +12,17 @@ import (
 func getCommand(a *app) *cobra.Command {
 	var f list.Flags
 	c := &cobra.Command{
-		Use:     "get pods [NAME...] | get -f FILE | get deployments | get volumes | get events",
-		Short:   "List pods, volumes or events",
+		Use:     "get pods [NAME...] | get -f FILE | get deployments | get volumes | get plugins | get events",
+		Short:   "List pods, volumes, plugins or events",
 		Long:    list.Help,
 		Example: list.Example,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0 && len(f.Files) == 0:
 				return argCount(1, unlimited)(c, args)
-			case len(args) > 0 && query.IsVolumes(args[0]):
-				o, err := f.VolumeOptions(args[1:])
-				return listWith(c, o, err, a.lister().Volumes)
+			case len(args) > 0 && (query.IsVolumes(args[0]) || query.IsPlugins(args[0])):
+				o, err := f.WholeOptions(args[0], args[1:])
+				return listWith(c, o, err, a.lister().Whole(args[0]))
 			case len(args) > 0 && query.ListsWorkloads(args[0]):
 				o, err := f.WorkloadOptions(args)
 				list := func(o list.Options) error { return a.lister().Workloads(c.Context(), o, args) }
@@ -38,7 +38,7 @@ func getCommand(a *app) *cobra.Command {
 		},
 	}
 	f.AddTo(c.Flags())
-	c.ValidArgsFunction = a.completeResources(append([]string{"volumes", "events"}, query.Types()...)...)
+	c.ValidArgsFunction = a.completeResources(append([]string{"volumes", "plugins", "events"}, query.Types()...)...)
 	a.completeFlags(c)
 	return c
 }

@@ -10,7 +10,10 @@ import (
 	"syscall"
 	"testing"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/api/core/v1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
 // samplePlugin builds Kubernetes' own sample device plugin, and returns the directory that has it.
@@ -24,6 +27,22 @@ func samplePlugin(t *testing.T) string {
 		t.Fatalf("building the plugin: %v\n%s", err, out)
 	}
 	return dir
+}
+
+// podResources asks podrun, as monitors ask a kubelet, what the first container of a pod has.
+func (n *node) podResources(name string) string {
+	n.t.Helper()
+	conn, err := grpc.NewClient("unix:"+n.path("kubelet", "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(n.t, err)
+	defer conn.Close()
+	got, err := podresources.NewPodResourcesListerClient(conn).Get(n.t.Context(),
+		&podresources.GetPodResourcesRequest{PodName: name, PodNamespace: "default"})
+	must(n.t, err)
+	var all []string
+	for _, d := range got.PodResources.Containers[0].Devices {
+		all = append(all, d.ResourceName+"="+strings.Join(d.DeviceIds, ","))
+	}
+	return strings.Join(all, " ")
 }
 
 // TestDevicePlugin: Kubernetes' own sample plugin, run as a pod beside those that use its two devices.
@@ -70,6 +89,20 @@ func TestDevicePlugin(t *testing.T) {
 	}
 	n.write("b.yaml", asking("b"))
 	n.ready("b-n")
+	if got := n.ok("get", "plugins"); !strings.Contains(strings.Join(strings.Fields(got), " "), resource+" DevicePlugin Connected 2 2 2 default/") {
+		t.Errorf("get plugins:\n%s", got)
+	}
+	id := strings.TrimPrefix(strings.Split(device, "\n")[0], "/tmp/")
+	n.awaitPod("a-n", "to show its device", func(p *v1.Pod) error {
+		if of := p.Status.ContainerStatuses[0].AllocatedResourcesStatus; len(of) == 1 && of[0].Name == resource && len(of[0].Resources) == 1 &&
+			of[0].Resources[0] == (v1.ResourceHealth{ResourceID: v1.ResourceID(id), Health: v1.ResourceHealthStatusHealthy}) {
+			return nil
+		}
+		return errors.New(asJSON(p.Status))
+	})
+	if got := n.podResources("a-n"); got != resource+"="+id {
+		t.Errorf("a monitor sees %q", got)
+	}
 	n.write("c.yaml", asking("c"))
 	lacks("c-n", "in use by default/a-n, default/b-n")
 	if r := n.run(append([]string{"serve", "--run-dir=" + n.path("other"), "--root-dir=" + n.path("other"), "--manifests=" + n.path("manifests")}, flags...)...); r.code != 2 ||

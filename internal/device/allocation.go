@@ -117,29 +117,6 @@ func (d *Devices) Held() map[string]map[v1.ResourceName][]string {
 	return out
 }
 
-// HeldBy returns the devices of each container of p, whose sandbox has the ID, of plugins and of the node
-// configuration.
-func (d *Devices) HeldBy(id string, p *v1.Pod) map[string]map[v1.ResourceName][]string {
-	if len(wants(p)) == 0 {
-		return nil
-	}
-	text, err := os.ReadFile(filepath.Join(d.o.Dirs.SandboxFiles().Devices(), id))
-	if err != nil {
-		return nil
-	}
-	has, err := decode(text)
-	if err != nil {
-		return nil
-	}
-	out := map[string]map[v1.ResourceName][]string{}
-	for _, c := range pod.AllContainers(p) {
-		if part := share(p, c.Name, has.Devices); len(part) > 0 {
-			out[c.Name] = part
-		}
-	}
-	return out
-}
-
 // prefer asks plugins which of the free devices the pod's containers should get, one after another.
 func (d *Devices) prefer(
 	ctx context.Context, p *v1.Pod, free map[v1.ResourceName][]string,

@@ -25,9 +25,9 @@ import (
 
 // Plugged is what a plugin says of a device.
 type Plugged struct {
-	Healthy bool
+	Healthy bool `json:"healthy"`
 	// NUMA are the NUMA nodes that the device is near to; nil if that is not known.
-	NUMA []int64
+	NUMA []int64 `json:"numa,omitempty"`
 }
 
 // Equal reports that two plugins say the same.

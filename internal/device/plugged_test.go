@@ -110,6 +110,18 @@ func TestPlugged(t *testing.T) {
 	// What a pod has stays its own when it gets unhealthy, and is offered to nobody else.
 	plugins.devices = healthy("-a", "b", "c", "d", "-e")
 	offered(pod.DeviceOffer{Usable: 4, Unhealthy: 2})
+	health := func(want v1.ResourceHealthStatus) {
+		t.Helper()
+		got := d.Health("s1", p)
+		if of := got["one"]; len(of) != 1 || of[0].Name != log || len(of[0].Resources) != 1 ||
+			of[0].Resources[0] != (v1.ResourceHealth{ResourceID: "a", Health: want}) || len(got["none"]) > 0 {
+			t.Errorf("health: %+v, want %s", got, want)
+		}
+	}
+	health(v1.ResourceHealthStatusUnhealthy)
+	plugins.devices = healthy("b", "c", "d", "-e")
+	health(v1.ResourceHealthStatusUnknown)
+	plugins.devices = healthy("-a", "b", "c", "d", "-e")
 	q := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{asking("c", "1")}}}
 	// A refusal leaves nothing, and a plugin that hangs keeps nobody from his devices.
 	plugins.refuse = errors.New("broken")

@@ -72,8 +72,8 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 		Order:     s.order,
 		Lifecycle: w.life,
 		Manifests: w.manifests,
-		HostIP:    o.HostIP,
-		Log:       log,
+		Devices:   o.Devices, HostIP: o.HostIP,
+		Log: log,
 	})
 	w.executor = execute.New(execute.Options{
 		Key:        key,

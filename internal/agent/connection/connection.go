@@ -21,10 +21,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/agent/plugins"
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/device"
-	"podrun.io/podrun/internal/device/plugins"
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/oci"
@@ -102,7 +102,7 @@ type Options struct {
 	// PluginsDir is where OpenBound gets in contact with the machine's plugins: /var/lib/kubelet. Empty: it
 	// does not.
 	PluginsDir string
-	plugins    *plugins.Manager // nil: no contact
+	plugins    *plugins.Contact // nil: no contact
 	// RuntimeClasses are the runtime classes that pods may name.
 	RuntimeClasses map[string]containerd.RuntimeClass
 	// AllowedSysctls are the kernel parameters that pods may set besides the safe ones.

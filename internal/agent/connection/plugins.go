@@ -1,42 +1,57 @@
 package connection
 
 import (
+	"cmp"
 	"context"
-	"path/filepath"
+	"slices"
 
-	v1 "k8s.io/api/core/v1"
-
+	"podrun.io/podrun/internal/agent/plugins"
 	"podrun.io/podrun/internal/device"
-	"podrun.io/podrun/internal/device/plugins"
+	"podrun.io/podrun/internal/pod"
 )
 
 // ErrKubelet is that a kubelet, or another podrun, has the machine's plugins.
 var ErrKubelet = plugins.ErrKubelet
 
-// contact returns the contact with the machine's device plugins; nil if there is to be none.
-func (o Options) contact() (*plugins.Manager, error) {
+// contact returns the contact with the machine's plugins; nil if there is to be none.
+func (o Options) contact() (*plugins.Contact, error) {
 	if o.PluginsDir == "" {
 		return nil, nil
 	}
 	return plugins.Open(plugins.Options{
-		Dir:      filepath.Join(o.PluginsDir, "device-plugins"),
-		File:     o.Dirs.SandboxFiles().Plugins(),
-		Reserved: func(name v1.ResourceName) bool { return o.Devices[name] != nil },
-		Log:      o.Log,
+		Dir: o.PluginsDir, File: o.Dirs.SandboxFiles().Plugins(), Named: o.Devices, Log: o.Log,
 	})
 }
 
 // allocator returns what allocates the machine's devices.
 func (o Options) allocator() *device.Devices {
-	all := device.Options{
-		Dirs: o.Dirs, Named: o.Devices,
+	return device.New(device.Options{
+		Dirs: o.Dirs, Named: o.Devices, Plugins: o.plugins.Devices(),
 		Present: func() (map[string]bool, error) { return presentSandboxes(o.Store) },
-	}
-	if o.plugins != nil {
-		all.Plugins = o.plugins
-	}
-	return device.New(all)
+	})
 }
 
-// RunPlugins serves the machine's plugins until ctx ends.
-func (c *Connection) RunPlugins(ctx context.Context) error { return c.o.plugins.Run(ctx) }
+// RunPlugins serves the machine's plugins, and monitors of what pods have of them, until ctx ends.
+func (c *Connection) RunPlugins(ctx context.Context) error {
+	return c.o.plugins.Run(ctx, c.Devices, c.pods)
+}
+
+// pods returns the pods that have a sandbox, by name.
+func (c *Connection) pods() ([]device.Pod, error) {
+	all, err := c.o.Store.List()
+	if err != nil {
+		return nil, err
+	}
+	var out []device.Pod
+	for _, revisions := range all {
+		for _, r := range revisions {
+			for _, s := range r.Sandboxes {
+				out = append(out, device.Pod{Pod: r.Pod, Sandbox: s.ID})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b device.Pod) int {
+		return cmp.Or(pod.KeyOf(a.Pod).Compare(pod.KeyOf(b.Pod)), cmp.Compare(a.Sandbox, b.Sandbox))
+	})
+	return out, nil
+}

@@ -73,13 +73,18 @@ func (l *Flags) WorkloadOptions(args []string) (Options, error) {
 	return l.Options()
 }
 
-// VolumeOptions checks the flags and returns the options of a list of volumes, of which none are named.
-func (l *Flags) VolumeOptions(names []string) (Options, error) {
+// WholeOptions checks the flags and returns the options of a list of volumes or plugins, of which none are
+// named.
+func (l *Flags) WholeOptions(kind string, names []string) (Options, error) {
+	what := "volumes"
+	if query.IsPlugins(kind) {
+		what = "plugins"
+	}
 	switch {
 	case l.Watch || len(names) > 0:
-		return Options{}, errors.New("volumes are listed all at once")
+		return Options{}, errors.New(what + " are listed all at once")
 	case l.Selector != "" || l.showLabels || len(l.Files) > 0:
-		return Options{}, errors.New("volumes have no labels and are in no manifest: " +
+		return Options{}, errors.New(what + " have no labels and are in no manifest: " +
 			"--selector, --show-labels and --filename are of pods and workloads only")
 	}
 	return l.Options()

@@ -24,7 +24,6 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/minimal"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/volume"
 )
 
 // Lister lists what Reader reads.
@@ -51,9 +50,8 @@ type Options struct {
 	Watch bool
 }
 
-// Pods lists the selected pods, or those of them with the given names, and workloads of manifests in place of their
-// pods. It prints the pods that exist
-// even if one of the names is not found.
+// Pods lists the selected pods, or those of them with the given names, and workloads of manifests in place of
+// their pods. It prints the pods that exist even if one of the names is not found.
 func (l *Lister) Pods(ctx context.Context, o Options, names []string) error {
 	if s := o.Selection; len(s.Jobs)+len(s.CronJobs) > 0 || len(s.Workloads) > 0 && !o.Manifests {
 		return l.ofManifests(ctx, o)
@@ -231,29 +229,4 @@ func (l *Lister) watchEvents(ctx context.Context, selection query.EventSelection
 		}
 		return false, printer.Print(changed)
 	})
-}
-
-// Volumes lists the volumes of persistentVolumeClaims of the selected namespaces.
-func (l *Lister) Volumes(o Options) error {
-	all, err := volume.Claims(l.Reader.Dirs)
-	if err != nil {
-		return err
-	}
-	selected := []volume.Claim{}
-	for _, claim := range all {
-		if o.Selection.AllNamespaces || claim.Namespace == o.Selection.Namespace {
-			selected = append(selected, claim)
-		}
-	}
-	if err := printers.Sort(o.Order, selected); err != nil {
-		return err
-	}
-	if len(selected) == 0 && o.Format.Tabular() {
-		_, err := fmt.Fprintln(l.Streams.ErrOut, "No volumes found")
-		return err
-	}
-	printer := printers.Volumes{
-		Format: o.Format, NoHeaders: o.NoHeaders, AllNamespaces: o.Selection.AllNamespaces,
-	}
-	return printer.Print(l.Streams.Out, selected)
 }

@@ -70,6 +70,9 @@ func ParseFormat(output string) (Format, error) {
 // Tabular reports whether the format is one of the standard tables, which are for people.
 func (f Format) Tabular() bool { return f.kind == "" || f.kind == "wide" }
 
+// Wide reports that a table has more columns.
+func (f Format) Wide() bool { return f.kind == "wide" }
+
 // Marshal renders an object as YAML, JSON or with the template. It does not handle tables and
 // names.
 func (f Format) Marshal(object any) ([]byte, error) {

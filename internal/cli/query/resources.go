@@ -12,6 +12,9 @@ func IsPods(kind string) bool { return slices.Contains([]string{"pods", "pod", "
 // IsEvents reports whether a resource type is events.
 func IsEvents(kind string) bool { return slices.Contains([]string{"events", "event", "ev"}, kind) }
 
+// IsPlugins reports whether a resource type is the plugins of serve.
+func IsPlugins(kind string) bool { return kind == "plugins" || kind == "plugin" }
+
 // IsVolumes reports whether a resource type is the volumes of persistentVolumeClaims.
 func IsVolumes(kind string) bool {
 	return slices.Contains([]string{
@@ -55,8 +58,8 @@ func orPod(args []string) string {
 	return "; a pod of that name is pod/" + args[0]
 }
 
-// PodNames returns the names in the arguments `pods NAME...` or `pods/NAME...`. Those of workloads have their type,
-// `deployment/NAME`.
+// PodNames returns the names in the arguments `pods NAME...` or `pods/NAME...`. Those of workloads have their
+// type, `deployment/NAME`.
 func PodNames(args []string) ([]string, error) {
 	if len(args) == 0 {
 		return nil, nil

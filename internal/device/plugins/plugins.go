@@ -9,7 +9,6 @@
 package plugins
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,11 +89,14 @@ type plugin struct {
 	stop context.CancelFunc
 }
 
-// remembered is how a plugin stands in Options.File.
+// remembered is how a plugin stands in Options.File. Socket and PreStart are for the next podrun, the rest is
+// for people.
 type remembered struct {
 	Socket string `json:"socket"`
 	// PreStart: the plugin is asked before each start of a container.
-	PreStart bool `json:"preStart,omitempty"`
+	PreStart  bool                      `json:"preStart,omitempty"`
+	Connected bool                      `json:"connected"`
+	Devices   map[string]device.Plugged `json:"devices,omitempty"`
 }
 
 // OnChange makes f be called after the devices that there are, or their health, have changed. f does not block.
@@ -104,8 +106,9 @@ func (m *Manager) OnChange(f func()) {
 	m.changed = append(m.changed, f)
 }
 
-// change calls what OnChange has set.
+// change writes down what is known, and calls what OnChange has set.
 func (m *Manager) change() {
+	m.remember()
 	m.mu.Lock()
 	all := slices.Clone(m.changed)
 	m.mu.Unlock()
@@ -114,22 +117,41 @@ func (m *Manager) change() {
 	}
 }
 
-// recall begins to call the plugins that the last podrun knew.
-func (m *Manager) recall() {
-	text, err := os.ReadFile(m.o.File)
+// read reads Options.File.
+func read(path string) (map[v1.ResourceName]remembered, error) {
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return
+		return nil, nil
 	}
 	var all map[v1.ResourceName]remembered
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}
+	return all, err
+}
+
+// Read returns what a Manager with that Options.File knows, or knew last, by resource.
+func Read(path string) ([]Plugin, error) {
+	known, err := read(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading what is known of device plugins: %w", err)
+	}
+	var all []Plugin
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		p := known[name]
+		all = append(all, Plugin{name, p.Socket, p.Connected, p.Devices})
+	}
+	return all, nil
+}
+
+// recall begins to call the plugins that the last podrun knew.
+func (m *Manager) recall() {
+	all, err := read(m.o.File)
 	if err != nil {
 		m.o.Log.Warn("device plugins of the last podrun are not known; they are used when they register", "err", err)
 		return
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	for name, was := range all {
 		if m.resources[name] != nil || m.verify(name, was.Socket) != nil {
 			continue
@@ -138,6 +160,8 @@ func (m *Manager) recall() {
 		m.resources[name] = &resource{plugin: p, lost: time.Now()}
 		m.start(name, p)
 	}
+	m.mu.Unlock()
+	m.remember()
 }
 
 // remember writes down the plugins' sockets.
@@ -146,7 +170,9 @@ func (m *Manager) remember() {
 	defer m.mu.Unlock()
 	all := map[v1.ResourceName]remembered{}
 	for name, r := range m.resources {
-		all[name] = remembered{r.plugin.socket, r.plugin.options.GetPreStartRequired()}
+		all[name] = remembered{
+			r.plugin.socket, r.plugin.options.GetPreStartRequired(), r.lost.IsZero(), maps.Clone(r.devices),
+		}
 	}
 	text, err := json.Marshal(all)
 	if err == nil {
@@ -228,7 +254,6 @@ func (m *Manager) Connect(ctx context.Context, name v1.ResourceName, socket stri
 	r.plugin, r.lost = p, time.Time{}
 	m.start(name, p)
 	m.mu.Unlock()
-	m.remember()
 	m.change()
 	return nil
 }
@@ -267,7 +292,6 @@ func (m *Manager) follow(ctx context.Context, name v1.ResourceName, p *plugin) {
 			return
 		}
 		if gone := m.disconnected(name, p, err); gone {
-			m.remember()
 			return
 		}
 		select {
@@ -387,16 +411,4 @@ type Plugin struct {
 	Socket    string
 	Connected bool
 	Devices   map[string]device.Plugged
-}
-
-// List returns all plugins, by resource.
-func (m *Manager) List() []Plugin {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var all []Plugin
-	for name, r := range m.resources {
-		all = append(all, Plugin{name, r.plugin.socket, r.lost.IsZero(), maps.Clone(r.devices)})
-	}
-	slices.SortFunc(all, func(a, b Plugin) int { return cmp.Compare(a.Resource, b.Resource) })
-	return all
 }

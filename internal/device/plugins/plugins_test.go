@@ -258,6 +258,13 @@ func TestLife(t *testing.T) {
 	q = begin(t, filepath.Join(m.dir, "other.sock"), &v1beta1.DevicePluginOptions{})
 	q.list("b")
 	m.await(t, "b")
+	known := func(want string) {
+		t.Helper()
+		if got, err := Read(m.o.File); err != nil || fmt.Sprint(got) != want {
+			t.Errorf("known: %v, %v, want %s", got, err, want)
+		}
+	}
+	known("[{example.com/gpu " + filepath.Join(m.dir, "other.sock") + " true map[b:{true []}]}]")
 	// podrun's restart: the plugin does nothing, and is there at once.
 	m.end()
 	m = run(t, dir)
@@ -295,7 +302,7 @@ func TestRefused(t *testing.T) {
 	if _, err := Open(m.o); !errors.Is(err, ErrKubelet) {
 		t.Errorf("beside a kubelet: %v", err)
 	}
-	if got := len(m.List()); got != 0 {
-		t.Errorf("%d plugins", got)
+	if got := m.Devices(); len(got) != 0 {
+		t.Errorf("resources: %v", got)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/sys/socket"
 )
 
 // socketName is the name of the socket where plugins register.
@@ -39,20 +40,7 @@ func (m *Manager) listen() (net.Listener, error) {
 	if conn, err := net.DialTimeout("unix", at, time.Second); err == nil {
 		return nil, errors.Join(fmt.Errorf("%w: it answers at %s", ErrKubelet, at), conn.Close())
 	}
-	// Plugins watch for the socket's creation: it comes by a rename, and is one that answers then.
-	former := at + ".podrun"
-	if err := os.Remove(former); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: former, Net: "unix"})
-	if err != nil {
-		return nil, err
-	}
-	l.SetUnlinkOnClose(false)
-	if err := errors.Join(os.Chmod(former, 0o600), os.Rename(former, at)); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
+	return socket.Listen(at) // plugins watch for its creation
 }
 
 // Close removes the socket. Plugins register no more.

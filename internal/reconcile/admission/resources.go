@@ -40,6 +40,8 @@ type Devices interface {
 	Offered() map[v1.ResourceName]pod.DeviceOffer
 	// OnChange makes f be called after that has changed. f does not block.
 	OnChange(f func())
+	// Health returns the health of the devices that the containers of p have. Its sandbox has the ID.
+	Health(sandbox string, p *v1.Pod) map[string][]v1.ResourceStatus
 }
 
 // NewResources returns the resources of a machine that has so much for pods, and the devices of plugins, which
@@ -118,8 +120,10 @@ func (r *Resources) wake() {
 func (r *Resources) Machine(key pod.Key, w Waiter, more bool) plan.Machine {
 	r.mu.Lock()
 	_, held := r.reserved[key]
-	if !held || more {
-		r.waiting[w] = true // before devices are counted: what changes meanwhile is not missed
+	if !held || more || hasDevices(r.reserved[key]) {
+		// Before devices are counted: what changes meanwhile is not missed. Who has devices shows their
+		// health.
+		r.waiting[w] = true
 	}
 	r.mu.Unlock()
 	m := r.machine()
@@ -130,6 +134,15 @@ func (r *Resources) Machine(key pod.Key, w Waiter, more bool) plan.Machine {
 	defer r.mu.Unlock()
 	m.Used, m.Holders = r.others(key), r.holders(key)
 	return m
+}
+
+func hasDevices(requests v1.ResourceList) bool {
+	for name := range requests {
+		if pod.IsDevice(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // holders returns the pods other than key that have devices, by resource.

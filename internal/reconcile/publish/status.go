@@ -58,6 +58,8 @@ type Options struct {
 	Order     *admission.Order
 	Lifecycle *lifecycle.Lifecycle
 	Manifests *revision.Manifests
+	// Devices are those of plugins. May be nil.
+	Devices admission.Devices
 	// HostIP is the node's address in pod statuses.
 	HostIP string
 	Log    *slog.Logger
@@ -197,11 +199,31 @@ func (u *Status) status(
 		Before:   before,
 		Now:      time.Now(),
 	})
+	u.addDevices(&now, p, seen)
 	u.wasReady = map[string]bool{}
 	for _, c := range slices.Concat(now.InitContainerStatuses, now.ContainerStatuses) {
 		u.wasReady[pod.IDOf(c.ContainerID)] = c.Ready
 	}
 	return now
+}
+
+// addDevices adds the health of the containers' devices to the pod's status.
+func (u *Status) addDevices(s *v1.PodStatus, p *v1.Pod, seen pod.Observed) {
+	if u.o.Devices == nil {
+		return
+	}
+	mine, _ := seen.Split(p.UID)
+	for _, sandbox := range mine.Sandboxes {
+		health := u.o.Devices.Health(sandbox.ID, p)
+		if len(health) == 0 {
+			continue
+		}
+		for _, of := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
+			for i := range of {
+				of[i].AllocatedResourcesStatus = health[of[i].Name]
+			}
+		}
+	}
 }
 
 // readiness returns the readiness of the instances of a pod that is being terminated for good: the results
