@@ -23,8 +23,16 @@ import (
 type allocation struct {
 	// Devices are the pod's devices by resource, in the order in which share divides them.
 	Devices map[v1.ResourceName][]string `json:"devices"`
-	// Answers are what plugins said to the devices of each container. Each is asked once.
-	Answers map[string]map[v1.ResourceName]*answer `json:"answers,omitempty"`
+	// Plugins are the resources that are a plugin's. Devices of the others are CDI names.
+	Plugins map[v1.ResourceName]ofPlugin `json:"plugins,omitempty"`
+}
+
+// ofPlugin is what a plugin said to the devices of its resource.
+type ofPlugin struct {
+	// PreStart: the plugin is to be asked before each start of a container.
+	PreStart bool `json:"preStart,omitempty"`
+	// Answers are what each container needs to use its devices. The plugin is asked once.
+	Answers map[string]*answer `json:"answers,omitempty"`
 }
 
 // answer is a plugin's answer in JSON, by the rules of protobuf.
@@ -54,13 +62,40 @@ func decode(text []byte) (allocation, error) {
 	return a, err
 }
 
-// write saves what the sandbox has.
+// write saves what the sandbox has. The caller holds the lock: a file that is being written is no sandbox's.
 func (d *Devices) write(id string, has allocation) error {
 	text, err := json.Marshal(has)
 	if err != nil {
 		return err
 	}
 	return sys.WriteFile(filepath.Join(d.o.Dirs.SandboxFiles().Devices(), id), text, 0o600)
+}
+
+// read returns what the sandbox has; nothing if that is not known.
+func (d *Devices) read(id string) allocation {
+	text, err := os.ReadFile(filepath.Join(d.o.Dirs.SandboxFiles().Devices(), id))
+	if err != nil {
+		return allocation{}
+	}
+	has, err := decode(text)
+	if err != nil {
+		return allocation{}
+	}
+	return has
+}
+
+// complete saves the answers to what the sandbox has, unless it has been released meanwhile.
+func (d *Devices) complete(id string, has allocation) error {
+	dir := d.o.Dirs.SandboxFiles().Devices()
+	lock, err := sys.LockDir(dir, 0o700)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	if _, err := os.Stat(filepath.Join(dir, id)); err != nil {
+		return fmt.Errorf("the devices have been released: %w", err)
+	}
+	return d.write(id, has)
 }
 
 // sweep returns the allocations of all sandboxes, and removes those of sandboxes that are gone. The one with
@@ -99,25 +134,21 @@ func (d *Devices) sweep(id string) (map[string]allocation, error) {
 
 // Held returns the devices by sandbox and resource, without those of sandboxes whose file cannot be read now.
 func (d *Devices) Held() map[string]map[v1.ResourceName][]string {
-	dir := d.o.Dirs.SandboxFiles().Devices()
-	entries, err := os.ReadDir(dir)
+	entries, err := os.ReadDir(d.o.Dirs.SandboxFiles().Devices())
 	if err != nil {
 		return nil
 	}
 	out := map[string]map[v1.ResourceName][]string{}
 	for _, e := range entries {
-		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			continue
-		}
-		if of, err := decode(text); err == nil {
-			out[e.Name()] = of.Devices
+		if has := d.read(e.Name()); len(has.Devices) > 0 {
+			out[e.Name()] = has.Devices
 		}
 	}
 	return out
 }
 
-// prefer asks plugins which of the free devices the pod's containers should get, one after another.
+// prefer asks plugins which of the free devices the pod's containers should get, one after another. A plugin
+// that does not answer once is not asked again.
 func (d *Devices) prefer(
 	ctx context.Context, p *v1.Pod, free map[v1.ResourceName][]string,
 ) map[v1.ResourceName][]string {
@@ -125,14 +156,17 @@ func (d *Devices) prefer(
 	if d.o.Plugins == nil {
 		return chosen
 	}
+	silent := map[v1.ResourceName]bool{}
 	divide(p, func(_ *v1.Container, name v1.ResourceName, from, to int) {
 		had := chosen[name]
-		if _, named := d.o.Named[name]; named || to <= len(had) || len(free[name]) < to {
+		if _, named := d.o.Named[name]; named || silent[name] || to <= len(had) || len(free[name]) < to {
 			return
 		}
 		kept, must := had[:min(from, len(had))], had[min(from, len(had)):]
 		left := slices.DeleteFunc(slices.Clone(free[name]), func(one string) bool { return slices.Contains(kept, one) })
-		for _, one := range d.o.Plugins.Prefer(ctx, name, left, must, to-from) {
+		preferred, err := d.o.Plugins.Prefer(ctx, name, left, must, to-from)
+		silent[name] = err != nil
+		for _, one := range preferred {
 			if len(chosen[name]) < to && slices.Contains(left, one) && !slices.Contains(chosen[name], one) {
 				chosen[name] = append(chosen[name], one)
 			}
@@ -143,28 +177,26 @@ func (d *Devices) prefer(
 }
 
 // ask asks plugins for the answers that has lacks, and reports whether there were such.
-func (d *Devices) ask(ctx context.Context, p *v1.Pod, has *allocation) (asked bool, err error) {
+func (d *Devices) ask(ctx context.Context, p *v1.Pod, has allocation) (asked bool, err error) {
 	for _, c := range pod.AllContainers(p) {
 		part := share(p, c.Name, has.Devices)
 		for _, name := range slices.Sorted(maps.Keys(part)) {
-			if _, named := d.o.Named[name]; named || has.Answers[c.Name][name] != nil {
+			of, plugged := has.Plugins[name]
+			if !plugged || of.Answers[c.Name] != nil {
 				continue
 			}
 			if d.o.Plugins == nil {
-				continue // a device that the node configuration named when the pod got it
+				return asked, fmt.Errorf("%s is a plugin's, and podrun runs without --plugins", name)
 			}
-			got, err := d.o.Plugins.Allocate(ctx, name, part[name])
+			got, preStart, err := d.o.Plugins.Allocate(ctx, name, part[name])
 			if err != nil {
 				return asked, fmt.Errorf("container %s: %w", c.Name, err)
 			}
-			if has.Answers == nil {
-				has.Answers = map[string]map[v1.ResourceName]*answer{}
+			if of.Answers == nil {
+				of.Answers = map[string]*answer{}
 			}
-			if has.Answers[c.Name] == nil {
-				has.Answers[c.Name] = map[v1.ResourceName]*answer{}
-			}
-			has.Answers[c.Name][name] = &answer{got}
-			asked = true
+			of.PreStart, of.Answers[c.Name] = preStart, &answer{got}
+			has.Plugins[name], asked = of, true
 		}
 	}
 	return asked, nil

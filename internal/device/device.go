@@ -38,13 +38,16 @@ type Plugins interface {
 	// Devices returns the devices of each resource that a plugin has registered, by their IDs.
 	Devices() map[v1.ResourceName]map[string]Plugged
 	// Prefer returns which of the free devices the plugin would give to a container that gets so many, with
-	// those that it must have among them. There may be fewer, or none.
-	Prefer(ctx context.Context, name v1.ResourceName, free, must []string, number int) []string
-	// Allocate returns what a container needs to use the devices.
-	Allocate(ctx context.Context, name v1.ResourceName, ids []string) (*v1beta1.ContainerAllocateResponse, error)
+	// those that it must have among them. There may be fewer, or none. An error is that the plugin does not
+	// answer.
+	Prefer(ctx context.Context, name v1.ResourceName, free, must []string, number int) ([]string, error)
+	// Allocate returns what a container needs to use the devices, and whether PreStart is to be called
+	// before each of its starts.
+	Allocate(ctx context.Context, name v1.ResourceName, ids []string) (
+		answer *v1beta1.ContainerAllocateResponse, preStart bool, err error)
 	// OnChange makes f be called after Devices has changed. f does not block.
 	OnChange(f func())
-	// PreStart lets the plugin prepare the devices for the start of a container, if it wants to.
+	// PreStart lets the plugin prepare the devices for the start of a container.
 	PreStart(ctx context.Context, name v1.ResourceName, ids []string) error
 }
 
@@ -71,8 +74,9 @@ func New(o Options) *Devices { return &Devices{o: o} }
 type Given struct {
 	// CDI are the names of devices of the node configuration.
 	CDI []string
-	// IDs are the devices of plugins, by resource.
-	IDs map[v1.ResourceName][]string
+	// IDs are the devices of plugins, by resource. PreStart are those that are to be prepared before each
+	// start.
+	IDs, PreStart map[v1.ResourceName][]string
 	// Answers are what the plugins said to them, in the order of the resources' names.
 	Answers []*v1beta1.ContainerAllocateResponse
 }
@@ -97,20 +101,24 @@ func (d *Devices) Of(ctx context.Context, id string, p *v1.Pod, container string
 	if err != nil {
 		return Given{}, err
 	}
-	return d.given(p, container, has), nil
+	return given(p, container, has), nil
 }
 
 // given returns the container's part of an allocation.
-func (d *Devices) given(p *v1.Pod, container string, has allocation) Given {
-	out := Given{IDs: map[v1.ResourceName][]string{}}
+func given(p *v1.Pod, container string, has allocation) Given {
+	out := Given{IDs: map[v1.ResourceName][]string{}, PreStart: map[v1.ResourceName][]string{}}
 	part := share(p, container, has.Devices)
 	for _, name := range slices.Sorted(maps.Keys(part)) {
-		if _, is := d.o.Named[name]; is || has.Answers[container] == nil {
+		of, plugged := has.Plugins[name]
+		if !plugged {
 			out.CDI = append(out.CDI, part[name]...)
 			continue
 		}
 		out.IDs[name] = part[name]
-		if a := has.Answers[container][name]; a != nil {
+		if of.PreStart {
+			out.PreStart[name] = part[name]
+		}
+		if a := of.Answers[container]; a != nil {
 			out.Answers = append(out.Answers, a.ContainerAllocateResponse)
 		}
 	}
@@ -119,11 +127,11 @@ func (d *Devices) given(p *v1.Pod, container string, has allocation) Given {
 
 // PreStart lets the plugins prepare a container's devices for its start.
 func (d *Devices) PreStart(ctx context.Context, g Given) error {
-	for _, name := range slices.Sorted(maps.Keys(g.IDs)) {
+	for _, name := range slices.Sorted(maps.Keys(g.PreStart)) {
 		if d.o.Plugins == nil {
 			return fmt.Errorf("%s is a plugin's, and podrun runs without --plugins", name)
 		}
-		if err := d.o.Plugins.PreStart(ctx, name, g.IDs[name]); err != nil {
+		if err := d.o.Plugins.PreStart(ctx, name, g.PreStart[name]); err != nil {
 			return err
 		}
 	}
@@ -140,50 +148,55 @@ func (d *Devices) Release(id string) error {
 	return err
 }
 
-// acquire returns the allocation of the sandbox, and completes it if it is not whole.
+// acquire returns the allocation of the sandbox, and completes it if it is not whole. If that fails, what it
+// has taken is free again; what a container may use already stays.
 func (d *Devices) acquire(ctx context.Context, id string, p *v1.Pod) (allocation, error) {
-	has, err := d.reserve(ctx, id, p)
+	has, fresh, err := d.reserve(ctx, id, p)
 	if err != nil {
 		return has, fmt.Errorf("taking devices: %w", err)
 	}
-	if asked, err := d.ask(ctx, p, &has); err != nil {
-		return has, errors.Join(err, d.Release(id))
-	} else if asked {
-		return has, d.write(id, has)
+	asked, err := d.ask(ctx, p, has)
+	if err == nil && asked {
+		err = d.complete(id, has)
 	}
-	return has, nil
+	if err != nil && fresh {
+		err = errors.Join(err, d.Release(id))
+	}
+	return has, err
 }
 
-// reserve returns the devices of the sandbox, and takes them if it does not have enough. The lock is not held
-// while a plugin is asked, for it may hang.
-func (d *Devices) reserve(ctx context.Context, id string, p *v1.Pod) (allocation, error) {
+// reserve returns the devices of the sandbox, and takes them if it does not have enough: they are fresh then.
+// The lock is not held while a plugin is asked, for it may hang.
+func (d *Devices) reserve(ctx context.Context, id string, p *v1.Pod) (has allocation, fresh bool, err error) {
 	wanted := wants(p)
 	has, free, err := d.free(id)
 	if err != nil || enough(has.Devices, wanted) {
-		return has, err
+		return has, false, err
 	}
 	preferred := d.prefer(ctx, p, free)
-	dir := d.o.Dirs.SandboxFiles().Devices()
-	lock, err := sys.LockDir(dir, 0o700)
+	lock, err := sys.LockDir(d.o.Dirs.SandboxFiles().Devices(), 0o700)
 	if err != nil {
-		return has, err
+		return has, false, err
 	}
 	defer lock.Unlock()
 	if _, free, err = d.unlocked(id); err != nil {
-		return has, err
+		return has, false, err
 	}
-	has = allocation{Devices: map[v1.ResourceName][]string{}}
+	has = allocation{Devices: map[v1.ResourceName][]string{}, Plugins: map[v1.ResourceName]ofPlugin{}}
 	for name, number := range wanted {
 		all, known := free[name]
 		if !known {
-			return has, fmt.Errorf("neither this node's --node-config nor a device plugin has %s", name)
+			return has, false, fmt.Errorf("neither this node's --node-config nor a device plugin has %s", name)
 		}
 		if len(all) < number {
-			return has, fmt.Errorf("%s: the pod asks for %d, and %d are free", name, number, len(all))
+			return has, false, fmt.Errorf("%s: the pod asks for %d, and %d are free", name, number, len(all))
 		}
 		has.Devices[name] = first(number, preferred[name], all)
+		if _, named := d.o.Named[name]; !named {
+			has.Plugins[name] = ofPlugin{}
+		}
 	}
-	return has, d.write(id, has)
+	return has, true, d.write(id, has)
 }
 
 // free returns what the sandbox has, and the devices that no other one has.
@@ -200,7 +213,7 @@ func (d *Devices) free(id string) (allocation, map[v1.ResourceName][]string, err
 	return d.unlocked(id)
 }
 
-// deviceOf is a device of a resource.
+// deviceOf is a device of a plugin's resource, or a CDI device, whose name says all: its resource is "".
 type deviceOf struct {
 	name v1.ResourceName
 	id   string
@@ -220,14 +233,17 @@ func (d *Devices) unlocked(id string) (allocation, map[v1.ResourceName][]string,
 			continue
 		}
 		for name, ids := range of.Devices {
+			if _, plugged := of.Plugins[name]; !plugged {
+				name = ""
+			}
 			for _, one := range ids {
 				taken[deviceOf{name, one}] = true
 			}
 		}
 	}
 	free := map[v1.ResourceName][]string{}
-	add := func(name v1.ResourceName, ids []string) {
-		free[name] = slices.DeleteFunc(slices.Clone(ids), func(one string) bool { return taken[deviceOf{name, one}] })
+	without := func(of v1.ResourceName, ids []string) []string {
+		return slices.DeleteFunc(slices.Clone(ids), func(one string) bool { return taken[deviceOf{of, one}] })
 	}
 	for name, plugged := range d.plugged() {
 		var healthy []string
@@ -236,10 +252,10 @@ func (d *Devices) unlocked(id string) (allocation, map[v1.ResourceName][]string,
 				healthy = append(healthy, one)
 			}
 		}
-		add(name, healthy)
+		free[name] = without(name, healthy)
 	}
 	for name, named := range d.o.Named {
-		add(name, named)
+		free[name] = without("", named)
 	}
 	return has, free, nil
 }

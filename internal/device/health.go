@@ -2,8 +2,6 @@ package device
 
 import (
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,14 +15,11 @@ type Pod struct {
 	Sandbox string
 }
 
-// Allocatable returns the devices that pods may get, by resource and ID: those of the node configuration, and
-// the healthy ones of plugins.
-func (d *Devices) Allocatable() map[v1.ResourceName]map[string]Plugged {
+// All returns all devices by resource and ID: those of the node configuration, which count as healthy, and
+// those of plugins.
+func (d *Devices) All() map[v1.ResourceName]map[string]Plugged {
 	out := map[v1.ResourceName]map[string]Plugged{}
-	for name, plugged := range d.plugged() {
-		out[name] = maps.Clone(plugged)
-		maps.DeleteFunc(out[name], func(_ string, of Plugged) bool { return !of.Healthy })
-	}
+	maps.Copy(out, d.plugged())
 	for name, named := range d.o.Named {
 		out[name] = map[string]Plugged{}
 		for _, one := range named {
@@ -40,14 +35,11 @@ func (d *Devices) HeldBy(id string, p *v1.Pod) map[string]map[v1.ResourceName][]
 	if len(wants(p)) == 0 {
 		return nil
 	}
-	text, err := os.ReadFile(filepath.Join(d.o.Dirs.SandboxFiles().Devices(), id))
-	if err != nil {
-		return nil
-	}
-	has, err := decode(text)
-	if err != nil {
-		return nil
-	}
+	return parts(p, d.read(id))
+}
+
+// parts divides an allocation among the containers of p.
+func parts(p *v1.Pod, has allocation) map[string]map[v1.ResourceName][]string {
 	out := map[string]map[v1.ResourceName][]string{}
 	for _, c := range pod.AllContainers(p) {
 		if part := share(p, c.Name, has.Devices); len(part) > 0 {
@@ -62,15 +54,17 @@ func (d *Devices) HeldBy(id string, p *v1.Pod) map[string]map[v1.ResourceName][]
 //
 // Source: https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/
 func (d *Devices) Health(id string, p *v1.Pod) map[string][]v1.ResourceStatus {
-	held := d.HeldBy(id, p)
-	if len(held) == 0 {
+	if len(wants(p)) == 0 {
 		return nil
 	}
-	plugged := d.plugged()
+	has, plugged := d.read(id), d.plugged()
+	if len(has.Plugins) == 0 {
+		return nil
+	}
 	out := map[string][]v1.ResourceStatus{}
-	for container, part := range held {
+	for container, part := range parts(p, has) {
 		for _, name := range slices.Sorted(maps.Keys(part)) {
-			if _, named := d.o.Named[name]; named {
+			if _, is := has.Plugins[name]; !is {
 				continue
 			}
 			of := v1.ResourceStatus{Name: name}

@@ -20,8 +20,10 @@ type standIn struct {
 	devices map[string]Plugged
 	prefers []string
 	refuse  error
-	during  func() // while it allocates
-	calls   []string
+	// preStart is whether it is to be asked before each start.
+	preStart bool
+	during   func() // while it allocates
+	calls    []string
 }
 
 func (s *standIn) Devices() map[v1.ResourceName]map[string]Plugged {
@@ -30,17 +32,17 @@ func (s *standIn) Devices() map[v1.ResourceName]map[string]Plugged {
 
 func (s *standIn) OnChange(func()) {}
 
-func (s *standIn) Prefer(_ context.Context, _ v1.ResourceName, free, must []string, number int) []string {
+func (s *standIn) Prefer(_ context.Context, _ v1.ResourceName, free, must []string, number int) ([]string, error) {
 	s.calls = append(s.calls, fmt.Sprintf("prefer %d of %v with %v", number, free, must))
-	return s.prefers
+	return s.prefers, nil
 }
 
-func (s *standIn) Allocate(_ context.Context, _ v1.ResourceName, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
+func (s *standIn) Allocate(_ context.Context, _ v1.ResourceName, ids []string) (*v1beta1.ContainerAllocateResponse, bool, error) {
 	s.calls = append(s.calls, fmt.Sprintf("allocate %v", ids))
 	if s.during != nil {
 		s.during()
 	}
-	return &v1beta1.ContainerAllocateResponse{Envs: map[string]string{"IDS": strings.Join(ids, " ")}}, s.refuse
+	return &v1beta1.ContainerAllocateResponse{Envs: map[string]string{"IDS": strings.Join(ids, " ")}}, s.preStart, s.refuse
 }
 
 func (s *standIn) PreStart(_ context.Context, _ v1.ResourceName, ids []string) error {
@@ -60,7 +62,7 @@ func healthy(ids ...string) map[string]Plugged {
 func TestPlugged(t *testing.T) {
 	t.Parallel()
 	present := map[string]bool{"s1": true, "s2": true, "s3": true}
-	plugins := &standIn{devices: healthy("a", "b", "c", "d", "-e"), prefers: []string{"c", "nosuch", "e"}}
+	plugins := &standIn{devices: healthy("a", "b", "c", "d", "-e"), prefers: []string{"c", "nosuch", "e"}, preStart: true}
 	o := Options{
 		Dirs: layout.Dirs{Run: t.TempDir()}, Plugins: plugins, Present: func() (map[string]bool, error) { return present, nil },
 	}
@@ -144,8 +146,46 @@ func TestPlugged(t *testing.T) {
 	if got := d.HeldBy("s3", other)["c"][log]; !slices.Equal(got, []string{"d"}) {
 		t.Errorf("s3 has %v", got)
 	}
-	if got := d.HeldBy("s2", q); got != nil {
+	if got := d.HeldBy("s2", q); len(got) > 0 {
 		t.Errorf("s2 has %v", got)
+	}
+}
+
+// TestChangedConfiguration: what a pod has stays what it is when the node configuration says otherwise, and is nobody
+// else's.
+func TestChangedConfiguration(t *testing.T) {
+	t.Parallel()
+	const other = v1.ResourceName("podrun.example/other")
+	present := map[string]bool{"s1": true, "s2": true}
+	plugins := &standIn{devices: healthy("p1", "p2")}
+	dirs := layout.Dirs{Run: t.TempDir()}
+	with := func(named map[v1.ResourceName][]string) *Devices {
+		return New(Options{Dirs: dirs, Plugins: plugins, Named: named, Present: func() (map[string]bool, error) { return present, nil }})
+	}
+	asks := func(name v1.ResourceName) v1.Container {
+		c := asking(string(name), "1")
+		c.Name = "c"
+		c.Resources.Limits = v1.ResourceList{name: c.Resources.Limits[log]}
+		c.Resources.Requests = c.Resources.Limits
+		return c
+	}
+	both := asks(other)
+	both.Resources.Limits[log] = both.Resources.Limits[other]
+	p, q := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{both}}}, &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{asks("podrun.example/third")}}}
+	if err := with(map[v1.ResourceName][]string{other: {"v/c=0"}}).Acquire(t.Context(), "s1", p); err != nil {
+		t.Fatal(err)
+	}
+	for name, named := range map[string]map[v1.ResourceName][]string{
+		"the same": {other: {"v/c=0"}}, "removed": {}, "renamed": {"podrun.example/third": {"v/c=0"}}, "the plugin's": {log: {"v/c=9"}},
+	} {
+		d := with(named)
+		got, err := d.Of(t.Context(), "s1", p, "c")
+		if err != nil || !slices.Equal(got.CDI, []string{"v/c=0"}) || !slices.Equal(got.IDs[log], []string{"p1"}) || len(got.Answers) != 1 {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		if err := d.Acquire(t.Context(), "s2", q); err == nil {
+			t.Errorf("%s: another pod has the same device", name)
+		}
 	}
 }
 

@@ -49,6 +49,11 @@ func sync(plan *Plan, r revision) {
 		plan.wait(NotYet(r.Pod), pod.AllContainers(r.Pod)...)
 		return
 	}
+	if len(old.Sandboxes) > 0 && needsDevices(r.Pod) {
+		remove(plan, r.Input, old, "manifest changed") // the old sandbox has the devices that the new one needs
+		plan.wait(NotYet(r.Pod), pod.AllContainers(r.Pod)...)
+		return
+	}
 	if run(plan, r); !plan.starting() {
 		remove(plan, r.Input, old, "manifest changed")
 	}

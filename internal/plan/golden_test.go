@@ -131,8 +131,9 @@ type given struct {
 
 // givenSandbox is a sandbox of revision u1 with the ID s<attempt>. It is ready unless it is lost.
 type givenSandbox struct {
-	Attempt int  `json:"attempt"`
-	Lost    bool `json:"lost,omitempty"`
+	Attempt int     `json:"attempt"`
+	Lost    bool    `json:"lost,omitempty"`
+	UID     pod.UID `json:"uid,omitempty"`
 }
 
 // givenContainer is an instance with the ID <name><attempt>. It has the defaults of ctr: revision u1, sandbox s0, this boot, a
@@ -218,7 +219,9 @@ func (a *ago) duration() *time.Duration { return (*time.Duration)(a) }
 func (g given) into(in *Input) {
 	var things []any
 	for _, s := range g.Sandboxes {
-		things = append(things, sandbox(s.Attempt, !s.Lost))
+		of := sandbox(s.Attempt, !s.Lost)
+		of.UID = cmp.Or(s.UID, of.UID)
+		things = append(things, of)
 	}
 	for _, c := range g.Containers {
 		things = append(things, c.container())

@@ -1,11 +1,11 @@
 package connection
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
 	"podrun.io/podrun/internal/agent/plugins"
+	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/pod"
 )
@@ -36,7 +36,8 @@ func (c *Connection) RunPlugins(ctx context.Context) error {
 	return c.o.plugins.Run(ctx, c.Devices, c.pods)
 }
 
-// pods returns the pods that have a sandbox, by name.
+// pods returns the pods that have a sandbox, by name. Of a pod that is being replaced it is the newest
+// revision.
 func (c *Connection) pods() ([]device.Pod, error) {
 	all, err := c.o.Store.List()
 	if err != nil {
@@ -44,14 +45,16 @@ func (c *Connection) pods() ([]device.Pod, error) {
 	}
 	var out []device.Pod
 	for _, revisions := range all {
+		var newest *checkpoint.Checkpoint
 		for _, r := range revisions {
-			for _, s := range r.Sandboxes {
-				out = append(out, device.Pod{Pod: r.Pod, Sandbox: s.ID})
+			if len(r.Sandboxes) > 0 && (newest == nil || r.Sequence > newest.Sequence) {
+				newest = r
 			}
 		}
+		if newest != nil {
+			out = append(out, device.Pod{Pod: newest.Pod, Sandbox: newest.Sandboxes[0].ID})
+		}
 	}
-	slices.SortFunc(out, func(a, b device.Pod) int {
-		return cmp.Or(pod.KeyOf(a.Pod).Compare(pod.KeyOf(b.Pod)), cmp.Compare(a.Sandbox, b.Sandbox))
-	})
+	slices.SortFunc(out, func(a, b device.Pod) int { return pod.KeyOf(a.Pod).Compare(pod.KeyOf(b.Pod)) })
 	return out, nil
 }

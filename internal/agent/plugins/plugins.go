@@ -1,21 +1,26 @@
-// Package plugins is serve's contact with what plugs into a kubelet: device plugins (package device/plugins),
-// and monitors of who has which device (package device/podresources). It starts and ends them together, and
-// decides nothing.
+// Package plugins is serve's contact with what plugs into a kubelet: the registration of plugins (package
+// pluginregistry), device plugins (package device/plugins), and monitors of who has which device (package
+// device/podresources). It starts and ends them together, and decides nothing.
 //
 // Begin reading at Open.
 package plugins
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/device/plugins"
 	"podrun.io/podrun/internal/device/podresources"
+	"podrun.io/podrun/internal/pluginregistry"
 )
 
 // ErrKubelet is that a kubelet, or another podrun, has the machine's plugins.
@@ -74,7 +79,34 @@ func (c *Contact) Run(ctx context.Context, devices *device.Devices, pods func() 
 			c.o.Log.Warn("monitors are not told which pods have which devices", "err", err)
 		}
 	})
+	running.Go(func() {
+		registry := pluginregistry.New(pluginregistry.Options{
+			Dir:      filepath.Join(c.o.Dir, "plugins_registry"),
+			Handlers: map[string]pluginregistry.Handler{registration.DevicePlugin: devicePlugins{c.manager}},
+			Log:      c.o.Log,
+		})
+		if err := registry.Run(ctx); err != nil && ctx.Err() == nil {
+			c.o.Log.Warn("plugins cannot register by a socket of their own", "err", err)
+		}
+	})
 	return c.manager.Run(ctx)
+}
+
+// devicePlugins uses device plugins that register by a socket of their own.
+type devicePlugins struct{ *plugins.Manager }
+
+// Register implements pluginregistry.Handler.
+func (d devicePlugins) Register(ctx context.Context, name, endpoint string, versions []string) error {
+	if !slices.Contains(versions, v1beta1.Version) {
+		return fmt.Errorf("%w: its versions are %v, and %s is the one that can be used",
+			pluginregistry.ErrRefused, versions, v1beta1.Version)
+	}
+	return d.Connect(ctx, v1.ResourceName(name), endpoint)
+}
+
+// Deregister implements pluginregistry.Handler.
+func (d devicePlugins) Deregister(name, endpoint string) {
+	d.Disconnect(v1.ResourceName(name), endpoint)
 }
 
 // Close removes the socket where plugins register.

@@ -26,16 +26,18 @@ func (m *Manager) of(name v1.ResourceName) (plugin, error) {
 	case r == nil:
 		return plugin{}, fmt.Errorf("no device plugin has registered %s", name)
 	case r.plugin.client == nil:
-		return plugin{options: r.plugin.options}, fmt.Errorf("the device plugin of %s is not there", name)
+		return plugin{}, fmt.Errorf("the device plugin of %s is not there", name)
 	}
 	return plugin{client: r.plugin.client, options: r.plugin.options}, nil
 }
 
 // Prefer implements device.Plugins.
-func (m *Manager) Prefer(ctx context.Context, name v1.ResourceName, free, must []string, number int) []string {
+func (m *Manager) Prefer(
+	ctx context.Context, name v1.ResourceName, free, must []string, number int,
+) ([]string, error) {
 	p, err := m.of(name)
 	if err != nil || !p.options.GetGetPreferredAllocationAvailable() {
-		return nil
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, preferTimeout)
 	defer cancel()
@@ -46,21 +48,21 @@ func (m *Manager) Prefer(ctx context.Context, name v1.ResourceName, free, must [
 	})
 	if err != nil {
 		m.o.Log.Warn("a device plugin does not say which devices it prefers", "resource", name, "err", err)
-		return nil
+		return nil, err
 	}
 	if len(answer.ContainerResponses) == 0 {
-		return nil
+		return nil, nil
 	}
-	return answer.ContainerResponses[0].DeviceIDs
+	return answer.ContainerResponses[0].DeviceIDs, nil
 }
 
 // Allocate implements device.Plugins.
 func (m *Manager) Allocate(
 	ctx context.Context, name v1.ResourceName, ids []string,
-) (*v1beta1.ContainerAllocateResponse, error) {
+) (*v1beta1.ContainerAllocateResponse, bool, error) {
 	p, err := m.of(name)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -68,20 +70,17 @@ func (m *Manager) Allocate(
 		ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: ids}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("the device plugin of %s does not allocate %v: %w", name, ids, err)
+		return nil, false, fmt.Errorf("the device plugin of %s does not allocate %v: %w", name, ids, err)
 	}
 	if len(answer.ContainerResponses) == 0 {
-		return nil, fmt.Errorf("the device plugin of %s allocates nothing for %v", name, ids)
+		return nil, false, fmt.Errorf("the device plugin of %s allocates nothing for %v", name, ids)
 	}
-	return answer.ContainerResponses[0], nil
+	return answer.ContainerResponses[0], p.options.GetPreStartRequired(), nil
 }
 
 // PreStart implements device.Plugins.
 func (m *Manager) PreStart(ctx context.Context, name v1.ResourceName, ids []string) error {
 	p, err := m.of(name)
-	if !p.options.GetPreStartRequired() {
-		return nil
-	}
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,7 +25,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -34,6 +32,7 @@ import (
 	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/socket"
 )
 
 const (
@@ -62,7 +61,7 @@ type Options struct {
 type Manager struct {
 	v1beta1.UnimplementedRegistrationServer
 	o        Options
-	listener net.Listener
+	listener *socket.Listener
 
 	mu        sync.Mutex
 	run       context.Context // of Run; nil before
@@ -77,6 +76,8 @@ type resource struct {
 	devices map[string]device.Plugged
 	// lost is when the connection to the plugin ended; zero while there is one.
 	lost time.Time
+	// recalled: the last podrun knew the plugin, and this one is calling it for the first time.
+	recalled bool
 }
 
 // plugin is a plugin at a socket.
@@ -92,9 +93,7 @@ type plugin struct {
 // remembered is how a plugin stands in Options.File. Socket and PreStart are for the next podrun, the rest is
 // for people.
 type remembered struct {
-	Socket string `json:"socket"`
-	// PreStart: the plugin is asked before each start of a container.
-	PreStart  bool                      `json:"preStart,omitempty"`
+	Socket    string                    `json:"socket"`
 	Connected bool                      `json:"connected"`
 	Devices   map[string]device.Plugged `json:"devices,omitempty"`
 }
@@ -153,11 +152,12 @@ func (m *Manager) recall() {
 	}
 	m.mu.Lock()
 	for name, was := range all {
-		if m.resources[name] != nil || m.verify(name, was.Socket) != nil {
+		if m.resources[name] != nil || m.allowed(name) != nil {
 			continue
 		}
-		p := &plugin{socket: was.Socket, options: &v1beta1.DevicePluginOptions{PreStartRequired: was.PreStart}}
-		m.resources[name] = &resource{plugin: p, lost: time.Now()}
+		// Its devices are what they were until it answers, or does not.
+		p := &plugin{socket: was.Socket}
+		m.resources[name] = &resource{plugin: p, devices: was.Devices, recalled: true}
 		m.start(name, p)
 	}
 	m.mu.Unlock()
@@ -170,9 +170,7 @@ func (m *Manager) remember() {
 	defer m.mu.Unlock()
 	all := map[v1.ResourceName]remembered{}
 	for name, r := range m.resources {
-		all[name] = remembered{
-			r.plugin.socket, r.plugin.options.GetPreStartRequired(), r.lost.IsZero(), maps.Clone(r.devices),
-		}
+		all[name] = remembered{r.plugin.socket, r.lost.IsZero(), r.devices}
 	}
 	text, err := json.Marshal(all)
 	if err == nil {
@@ -205,9 +203,8 @@ func (m *Manager) register(ctx context.Context, r *v1beta1.RegisterRequest) erro
 	return m.Connect(ctx, v1.ResourceName(r.ResourceName), filepath.Join(m.o.Dir, r.Endpoint))
 }
 
-// verify returns an error for a resource that no plugin may have, and for a socket that others than root may
-// serve.
-func (m *Manager) verify(name v1.ResourceName, socket string) error {
+// allowed returns an error for a resource that no plugin may have.
+func (m *Manager) allowed(name v1.ResourceName) error {
 	if why := validation.IsQualifiedName(string(name)); len(why) > 0 {
 		return fmt.Errorf("resource %q: %s", name, strings.Join(why, "; "))
 	}
@@ -217,6 +214,11 @@ func (m *Manager) verify(name v1.ResourceName, socket string) error {
 	if m.o.Reserved(name) {
 		return fmt.Errorf("resource %q: this node's --node-config has devices of that name", name)
 	}
+	return nil
+}
+
+// verify returns an error for a socket that others than root may serve.
+func verify(socket string) error {
 	info, err := os.Lstat(socket)
 	if err != nil {
 		return err
@@ -232,7 +234,7 @@ func (m *Manager) verify(name v1.ResourceName, socket string) error {
 
 // Connect makes the plugin at a socket the one of a resource. A former one is asked no more.
 func (m *Manager) Connect(ctx context.Context, name v1.ResourceName, socket string) error {
-	if err := m.verify(name, socket); err != nil {
+	if err := errors.Join(m.allowed(name), verify(socket)); err != nil {
 		return err
 	}
 	p := &plugin{socket: socket}
@@ -251,19 +253,33 @@ func (m *Manager) Connect(ctx context.Context, name v1.ResourceName, socket stri
 	} else {
 		r.plugin.stop()
 	}
-	r.plugin, r.lost = p, time.Time{}
+	r.plugin, r.lost, r.recalled = p, time.Time{}, false
 	m.start(name, p)
 	m.mu.Unlock()
 	m.change()
 	return nil
 }
 
+// Disconnect ends the contact with the plugin of a resource, if it is the one at the socket. The resource is
+// forgotten.
+func (m *Manager) Disconnect(name v1.ResourceName, socket string) {
+	m.mu.Lock()
+	r := m.resources[name]
+	if r == nil || r.plugin.socket != socket {
+		m.mu.Unlock()
+		return
+	}
+	r.plugin.stop()
+	delete(m.resources, name)
+	m.mu.Unlock()
+	m.change()
+}
+
 // dial connects to the plugin, and asks for its options.
 func (p *plugin) dial(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	conn, err := grpc.NewClient("unix:"+p.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithAuthority("localhost"))
+	conn, err := socket.Client(p.socket)
 	if err != nil {
 		return err
 	}
@@ -309,7 +325,7 @@ func (m *Manager) list(ctx context.Context, name v1.ResourceName, p *plugin) err
 	m.mu.Unlock()
 	if conn == nil {
 		again := &plugin{socket: p.socket}
-		if err := m.verify(name, p.socket); err != nil {
+		if err := verify(p.socket); err != nil {
 			return err
 		}
 		if err := again.dial(ctx); err != nil {
@@ -353,9 +369,10 @@ func (m *Manager) listed(name v1.ResourceName, p *plugin, all []*v1beta1.Device)
 	}
 	m.mu.Lock()
 	r := m.resources[name]
-	changed := r != nil && r.plugin == p && !maps.EqualFunc(r.devices, devices, device.Plugged.Equal)
+	changed := r != nil && r.plugin == p &&
+		(!r.lost.IsZero() || r.recalled || !maps.EqualFunc(r.devices, devices, device.Plugged.Equal))
 	if r != nil && r.plugin == p {
-		r.devices, r.lost = devices, time.Time{}
+		r.devices, r.lost, r.recalled = devices, time.Time{}, false
 	}
 	m.mu.Unlock()
 	if changed {
@@ -374,7 +391,7 @@ func (m *Manager) disconnected(name v1.ResourceName, p *plugin, why error) (gone
 	}
 	first := r.lost.IsZero()
 	if first {
-		r.lost = time.Now()
+		r.lost, r.recalled = time.Now(), false
 		for id, d := range r.devices {
 			d.Healthy = false
 			r.devices[id] = d

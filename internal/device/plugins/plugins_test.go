@@ -227,11 +227,11 @@ func TestLife(t *testing.T) {
 	m.await(t, "-a")
 	p.list("a")
 	m.await(t, "a")
-	if got := m.Prefer(t.Context(), gpu, []string{"a", "b"}, []string{"b"}, 1); got != nil {
-		t.Errorf("it prefers %v", got)
+	if got, err := m.Prefer(t.Context(), gpu, []string{"a", "b"}, []string{"b"}, 1); got != nil || err != nil {
+		t.Errorf("it prefers %v, %v", got, err)
 	}
-	if got, err := m.Allocate(t.Context(), gpu, []string{"a"}); err != nil || got.Envs["GPU"] != "yes" {
-		t.Errorf("%v, %v", got, err)
+	if got, preStart, err := m.Allocate(t.Context(), gpu, []string{"a"}); err != nil || got.Envs["GPU"] != "yes" || !preStart {
+		t.Errorf("%v, %v, %v", got, preStart, err)
 	}
 	if err := m.PreStart(t.Context(), gpu, []string{"a"}); err != nil {
 		t.Error(err)
@@ -252,7 +252,7 @@ func TestLife(t *testing.T) {
 	// Killed: noticed at once. Back at its socket, without a registration: used.
 	q.server.Stop()
 	m.await(t, "-b")
-	if _, err := m.Allocate(t.Context(), gpu, []string{"b"}); err == nil || !strings.Contains(err.Error(), "is not there") {
+	if _, _, err := m.Allocate(t.Context(), gpu, []string{"b"}); err == nil || !strings.Contains(err.Error(), "is not there") {
 		t.Error(err)
 	}
 	q = begin(t, filepath.Join(m.dir, "other.sock"), &v1beta1.DevicePluginOptions{})
@@ -270,6 +270,10 @@ func TestLife(t *testing.T) {
 	m = run(t, dir)
 	q.list("c")
 	m.await(t, "c")
+	m.Disconnect(gpu, filepath.Join(m.dir, "gpu.sock")) // not the one in use
+	m.await(t, "c")
+	m.Disconnect(gpu, filepath.Join(m.dir, "other.sock"))
+	m.await(t, "none")
 }
 
 func TestRefused(t *testing.T) {

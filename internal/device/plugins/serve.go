@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"time"
 
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
@@ -32,15 +30,15 @@ func Open(o Options) (*Manager, error) {
 	return m, err
 }
 
-func (m *Manager) listen() (net.Listener, error) {
+func (m *Manager) listen() (*socket.Listener, error) {
 	if err := os.MkdirAll(m.o.Dir, layout.ModePlugins); err != nil {
 		return nil, err
 	}
 	at := filepath.Join(m.o.Dir, socketName)
-	if conn, err := net.DialTimeout("unix", at, time.Second); err == nil {
-		return nil, errors.Join(fmt.Errorf("%w: it answers at %s", ErrKubelet, at), conn.Close())
+	if !socket.IsFree(at) {
+		return nil, fmt.Errorf("%w: it answers at %s", ErrKubelet, at)
 	}
-	return socket.Listen(at) // plugins watch for its creation
+	return socket.Listen(at)
 }
 
 // Close removes the socket. Plugins register no more.
@@ -48,11 +46,7 @@ func (m *Manager) Close() error {
 	if m == nil {
 		return nil
 	}
-	err := m.listener.Close()
-	if errors.Is(err, net.ErrClosed) {
-		err = nil
-	}
-	return errors.Join(err, os.Remove(filepath.Join(m.o.Dir, socketName)))
+	return m.listener.Remove()
 }
 
 // Run lets plugins register and follows them until ctx ends. A Manager that is nil has none.

@@ -44,15 +44,14 @@ func Run(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(o.Dir, layout.ModePlugins); err != nil {
 		return err
 	}
-	at := filepath.Join(o.Dir, "kubelet.sock")
-	l, err := socket.Listen(at)
+	l, err := socket.Listen(filepath.Join(o.Dir, "kubelet.sock"))
 	if err != nil {
 		return err
 	}
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(1 << 16))
 	podresources.RegisterPodResourcesListerServer(g, &Server{o: o})
 	defer context.AfterFunc(ctx, g.Stop)()
-	return errors.Join(g.Serve(l), os.Remove(at))
+	return errors.Join(g.Serve(l), l.Remove())
 }
 
 // List implements the API: the pods that have a sandbox, with the devices of their containers. Like the kubelet
@@ -65,8 +64,9 @@ func (s *Server) List(
 		return nil, err
 	}
 	out := &podresources.ListPodResourcesResponse{}
+	near := s.o.Devices.All()
 	for _, p := range all {
-		out.PodResources = append(out.PodResources, s.of(p))
+		out.PodResources = append(out.PodResources, s.of(p, near))
 	}
 	return out, nil
 }
@@ -81,7 +81,7 @@ func (s *Server) Get(
 	}
 	for _, p := range all {
 		if p.Name == r.PodName && p.Namespace == r.PodNamespace {
-			return &podresources.GetPodResourcesResponse{PodResources: s.of(p)}, nil
+			return &podresources.GetPodResourcesResponse{PodResources: s.of(p, s.o.Devices.All())}, nil
 		}
 	}
 	return nil, status.Errorf(codes.NotFound, "pod %s in namespace %s is not on this node", r.PodName, r.PodNamespace)
@@ -93,9 +93,12 @@ func (s *Server) GetAllocatableResources(
 	context.Context, *podresources.AllocatableResourcesRequest,
 ) (*podresources.AllocatableResourcesResponse, error) {
 	out := &podresources.AllocatableResourcesResponse{}
-	all := s.o.Devices.Allocatable()
+	all := s.o.Devices.All()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		for _, id := range slices.Sorted(maps.Keys(all[name])) {
+			if !all[name][id].Healthy {
+				continue
+			}
 			out.Devices = append(out.Devices, entries(name, id, all[name][id].NUMA)...)
 		}
 	}
@@ -103,9 +106,11 @@ func (s *Server) GetAllocatableResources(
 }
 
 // of returns what a pod has.
-func (s *Server) of(p device.Pod) *podresources.PodResources {
+func (s *Server) of(
+	p device.Pod, near map[v1.ResourceName]map[string]device.Plugged,
+) *podresources.PodResources {
 	out := &podresources.PodResources{Name: p.Name, Namespace: p.Namespace}
-	held, near := s.o.Devices.HeldBy(p.Sandbox, p.Pod), s.o.Devices.Allocatable()
+	held := s.o.Devices.HeldBy(p.Sandbox, p.Pod)
 	add := func(c *v1.Container) {
 		of := &podresources.ContainerResources{Name: c.Name}
 		for _, name := range slices.Sorted(maps.Keys(held[c.Name])) {

@@ -35,10 +35,12 @@ func (standIn) Devices() map[v1.ResourceName]map[string]device.Plugged {
 	}}
 }
 
-func (standIn) Prefer(context.Context, v1.ResourceName, []string, []string, int) []string { return nil }
+func (standIn) Prefer(context.Context, v1.ResourceName, []string, []string, int) ([]string, error) {
+	return nil, nil
+}
 
-func (standIn) Allocate(context.Context, v1.ResourceName, []string) (*v1beta1.ContainerAllocateResponse, error) {
-	return &v1beta1.ContainerAllocateResponse{}, nil
+func (standIn) Allocate(context.Context, v1.ResourceName, []string) (*v1beta1.ContainerAllocateResponse, bool, error) {
+	return &v1beta1.ContainerAllocateResponse{}, false, nil
 }
 
 // written writes what a pod has: name/container resource=id@NUMA.

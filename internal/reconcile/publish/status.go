@@ -223,6 +223,7 @@ func (u *Status) addDevices(s *v1.PodStatus, p *v1.Pod, seen pod.Observed) {
 				of[i].AllocatedResourcesStatus = health[of[i].Name]
 			}
 		}
+		return // the sandbox that containers are started in
 	}
 }
 

@@ -1,17 +1,28 @@
-// Package socket makes sockets that others watch for.
+// Package socket makes sockets that others watch for, and connects to theirs.
 package socket
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net"
 	"os"
+	"syscall"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
+// Listener is a listener on a socket.
+type Listener struct {
+	net.Listener
+	path string
+	made fs.FileInfo
+}
+
 // Listen listens on a socket at path, which only root may connect to. It takes the place of a former one by a
-// rename: whoever watches for its creation finds one that answers. It is not removed when the listener is
-// closed.
-func Listen(path string) (net.Listener, error) {
+// rename: whoever watches for its creation finds one that answers.
+func Listen(path string) (*Listener, error) {
 	next := path + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -21,8 +32,45 @@ func Listen(path string) (net.Listener, error) {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false)
-	if err := errors.Join(os.Chmod(next, 0o600), os.Rename(next, path)); err != nil {
+	err = os.Chmod(next, 0o600)
+	made, unseen := os.Lstat(next)
+	if err = errors.Join(err, unseen); err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return l, nil
+	return &Listener{l, path, made}, nil
+}
+
+// Remove closes the listener, and removes its socket unless another one has taken its place.
+func (l *Listener) Remove() error {
+	err := l.Close()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	if now, gone := os.Lstat(l.path); gone != nil || !os.SameFile(now, l.made) {
+		return err
+	}
+	return errors.Join(err, os.Remove(l.path))
+}
+
+// IsFree reports whether nobody listens at path. That is not so if it cannot be found out.
+func IsFree(path string) bool {
+	conn, err := net.Dial("unix", path)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// Client returns a gRPC connection to the server at path, which is taken as it is: gRPC's own names for sockets
+// are URLs, in which some characters mean something else. It connects when it is first used.
+func Client(path string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", path)
+		}))
 }

@@ -1,9 +1,12 @@
 package start
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -67,6 +70,7 @@ func addPlugged(l *launch, spec *specs.Spec) error {
 	for _, v := range l.Env {
 		set[v.Name] = true
 	}
+	deeper := false
 	for _, a := range l.devices.Answers {
 		for _, name := range slices.Sorted(maps.Keys(a.Envs)) {
 			if !set[name] {
@@ -84,12 +88,18 @@ func addPlugged(l *launch, spec *specs.Spec) error {
 		}
 		for _, m := range a.Mounts {
 			addMount(spec, m)
+			deeper = true
 		}
 		for _, d := range a.Devices {
 			if err := addDevice(spec, d, privileged != nil && *privileged); err != nil {
 				return failed(err)
 			}
 		}
+	}
+	if deeper { // a mount must not cover what the container has below it
+		slices.SortStableFunc(spec.Mounts, func(a, b specs.Mount) int {
+			return strings.Count(path.Join("/", a.Destination), "/") - strings.Count(path.Join("/", b.Destination), "/")
+		})
 	}
 	return nil
 }
@@ -103,27 +113,35 @@ func setEnv(spec *specs.Spec, name, value string) {
 }
 
 func addMount(spec *specs.Spec, m *v1beta1.Mount) {
-	if slices.ContainsFunc(spec.Mounts, func(has specs.Mount) bool { return has.Destination == m.ContainerPath }) {
-		return
+	at := path.Join("/", m.ContainerPath)
+	for _, has := range spec.Mounts {
+		if path.Join("/", has.Destination) == at {
+			return
+		}
 	}
 	mode := "rw"
 	if m.ReadOnly {
 		mode = "ro"
 	}
 	spec.Mounts = append(spec.Mounts, specs.Mount{
-		Source: m.HostPath, Destination: m.ContainerPath, Type: "bind", Options: []string{"rbind", "rprivate", mode},
+		Source: m.HostPath, Destination: at, Type: "bind", Options: []string{"rbind", "rprivate", mode},
 	})
 }
 
-// addDevice adds a device node. A privileged container has all of the machine's under their own names.
+// addDevice adds a device node, which plugins also name by a link, as in /dev/serial/by-id. A privileged
+// container has all of the machine's under their own names.
 func addDevice(spec *specs.Spec, d *v1beta1.DeviceSpec, privileged bool) error {
+	at := cmp.Or(d.ContainerPath, d.HostPath)
 	for _, has := range spec.Linux.Devices {
-		if has.Path == d.ContainerPath {
+		if has.Path == at {
 			return nil
 		}
 	}
 	rules := spec.Linux.Resources.Devices
-	err := containerdoci.WithDevices(d.HostPath, d.ContainerPath, d.Permissions)(context.Background(), nil, nil, spec)
+	host, err := filepath.EvalSymlinks(d.HostPath)
+	if err == nil {
+		err = containerdoci.WithDevices(host, at, d.Permissions)(context.Background(), nil, nil, spec)
+	}
 	if err != nil {
 		return fmt.Errorf("device %s: %w", d.HostPath, err)
 	}

@@ -1,0 +1,267 @@
+// Package pluginregistry is a node's side of Kubernetes' plugin registration (API v1), of which the kubelet's
+// plugin manager is the original: it finds the sockets of plugins below a directory, asks each what it is, and
+// passes it to the handler of its type. A plugin whose socket is removed, or made anew, is not registered any
+// more.
+//
+// A socket that refuses connections is one that a killed plugin has left, or will be listened on in a moment:
+// it is asked again each second, and costs no back-off.
+//
+// Begin reading at Registry.Run and Registry.compare.
+package pluginregistry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/sys/errtext"
+	"podrun.io/podrun/internal/sys/socket"
+	"podrun.io/podrun/internal/sys/watch"
+)
+
+const (
+	// infoTimeout is how long a plugin may take to say what it is, and notifyTimeout to hear what became of
+	// it. The kubelet gives 1 s and 5 s.
+	infoTimeout   = 5 * time.Second
+	notifyTimeout = 5 * time.Second
+	// firstRetry is when a registration that failed is tried again; the time doubles up to lastRetry, as in
+	// the kubelet.
+	firstRetry = 500 * time.Millisecond
+	lastRetry  = 2*time.Minute + 2*time.Second
+	// staleRetry is when a socket that refuses connections is tried again.
+	staleRetry = time.Second
+)
+
+// ErrRefused is that a plugin cannot be used as it is: another attempt would not help. It is told so.
+var ErrRefused = errors.New("the plugin cannot be used")
+
+// errStale is that nobody listens on a plugin's socket.
+var errStale = errors.New("nobody listens on the socket")
+
+// Handler uses the plugins of one type. Its methods may be called concurrently for different plugins.
+type Handler interface {
+	// Register begins to use the plugin that answers at the endpoint, the path of a socket. An error that
+	// is ErrRefused is final; others are tried again.
+	Register(ctx context.Context, name, endpoint string, versions []string) error
+	// Deregister ends the use of the plugin at the endpoint, if that is the one in use.
+	Deregister(name, endpoint string)
+}
+
+// Options configure a Registry. All are required.
+type Options struct {
+	// Dir is where plugins put their sockets: /var/lib/kubelet/plugins_registry.
+	Dir string
+	// Handlers are the handlers by the plugins' types, such as DevicePlugin.
+	Handlers map[string]Handler
+	Log      *slog.Logger
+}
+
+// Registry registers plugins.
+type Registry struct {
+	o       Options
+	running sync.WaitGroup
+	plugins map[string]*plugin // by the path of the socket
+}
+
+// plugin is a plugin's socket that was found.
+type plugin struct {
+	socket identity
+	stop   context.CancelFunc
+	ended  chan struct{} // closed when the plugin is not registered any more
+}
+
+// identity distinguishes a socket from another one at the same path.
+type identity struct {
+	dev, ino uint64
+	made     syscall.Timespec
+}
+
+// New returns a Registry.
+func New(o Options) *Registry { return &Registry{o: o, plugins: map[string]*plugin{}} }
+
+// Run makes the directory, and registers plugins until ctx ends. It deregisters none then: they are used again
+// by the next podrun.
+func (r *Registry) Run(ctx context.Context) error {
+	if err := os.MkdirAll(r.o.Dir, layout.ModePlugins); err != nil {
+		return err
+	}
+	w := watch.New(r.o.Log)
+	ctx, cancel := context.WithCancel(ctx)
+	defer r.running.Wait()
+	defer cancel()
+	r.running.Go(func() {
+		if err := w.Run(ctx); err != nil && ctx.Err() == nil {
+			r.o.Log.Warn("plugins are found late: their directory cannot be watched", "err", err)
+		}
+	})
+	tick := time.NewTicker(10 * time.Second) // in case a change was not noticed
+	defer tick.Stop()
+	for {
+		r.compare(ctx, w)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.Events():
+		case <-tick.C:
+		}
+	}
+}
+
+// compare compares the sockets that there are with those that were there before.
+func (r *Registry) compare(ctx context.Context, w *watch.Watcher) {
+	found, err := r.find(w)
+	if err != nil {
+		r.o.Log.Warn("the directory of plugins cannot be read", "err", err)
+		return
+	}
+	for path, p := range r.plugins {
+		if found[path] != p.socket {
+			p.stop()
+			<-p.ended
+			delete(r.plugins, path)
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(found)) {
+		if r.plugins[path] != nil {
+			continue
+		}
+		with, stop := context.WithCancel(ctx)
+		p := &plugin{socket: found[path], stop: stop, ended: make(chan struct{})}
+		r.plugins[path] = p
+		r.running.Go(func() {
+			defer close(p.ended)
+			r.keep(with, ctx, path)
+		})
+	}
+}
+
+// find returns the sockets of root's in the directory and those below it, which it watches too. Names that
+// begin with a dot are passed over, as by the kubelet.
+func (r *Registry) find(w *watch.Watcher) (map[string]identity, error) {
+	found := map[string]identity{}
+	return found, filepath.WalkDir(r.o.Dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && path != r.o.Dir:
+			return nil
+		case err != nil:
+			return err
+		case e.IsDir() && path != r.o.Dir && strings.HasPrefix(e.Name(), "."):
+			return fs.SkipDir
+		case e.IsDir():
+			if err := w.Add(path); err != nil {
+				r.o.Log.Debug("a directory of plugins is not watched", "directory", path, "err", err)
+			}
+			return nil
+		case e.Type() != fs.ModeSocket || strings.HasPrefix(e.Name(), "."):
+			return nil
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil // it is gone
+		}
+		if of, ok := info.Sys().(*syscall.Stat_t); ok && of.Uid == 0 {
+			found[path] = identity{of.Dev, of.Ino, of.Ctim}
+		}
+		return nil
+	})
+}
+
+// keep registers the plugin at a socket, and deregisters it when its own context ends and that of all does not.
+func (r *Registry) keep(ctx, all context.Context, at string) {
+	wait := firstRetry
+	var logged error
+	for {
+		info, err := r.register(ctx, at)
+		if err == nil {
+			r.o.Log.Info("plugin registered", "type", info.Type, "name", info.Name, "socket", at)
+			<-ctx.Done()
+			if all.Err() == nil {
+				r.o.Log.Info("plugin deregistered", "type", info.Type, "name", info.Name, "socket", at)
+				r.o.Handlers[info.Type].Deregister(info.Name, endpoint(info, at))
+			}
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		stale := errors.Is(err, errStale)
+		if !stale && !errtext.Same(err, logged) {
+			logged = err
+			r.o.Log.Warn("a plugin cannot be registered", "socket", at, "err", err)
+		}
+		next := time.After(wait)
+		switch {
+		case errors.Is(err, ErrRefused):
+			next = nil // until it makes its socket anew
+		case stale:
+			next = time.After(staleRetry)
+		default:
+			wait = min(2*wait, lastRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-next:
+		}
+	}
+}
+
+// endpoint returns the path of the socket at which the plugin is used.
+func endpoint(info *registration.PluginInfo, socket string) string {
+	if info.Endpoint == "" {
+		return socket
+	}
+	return info.Endpoint
+}
+
+// register tries once to register the plugin at a socket.
+func (r *Registry) register(ctx context.Context, at string) (*registration.PluginInfo, error) {
+	if socket.IsFree(at) {
+		return nil, errStale
+	}
+	conn, err := socket.Client(at)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	client := registration.NewRegistrationClient(conn)
+	asked, cancel := context.WithTimeout(ctx, infoTimeout)
+	defer cancel()
+	info, err := client.GetInfo(asked, &registration.InfoRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("asking what it is: %w", err)
+	}
+	h, is := r.o.Handlers[info.Type]
+	if is {
+		err = h.Register(ctx, info.Name, endpoint(info, at), info.SupportedVersions)
+	} else {
+		err = fmt.Errorf("%w: podrun has no plugins of the type %q", ErrRefused, info.Type)
+	}
+	if err != nil && !errors.Is(err, ErrRefused) {
+		return info, err // it may heal: a plugin that is told so may give up
+	}
+	result := &registration.RegistrationStatus{PluginRegistered: err == nil}
+	if err != nil {
+		result.Error = err.Error()
+	}
+	told, cancel := context.WithTimeout(ctx, notifyTimeout)
+	defer cancel()
+	if _, unheard := client.NotifyRegistrationStatus(told, result); unheard != nil && err == nil {
+		h.Deregister(info.Name, endpoint(info, at))
+		return info, fmt.Errorf("telling it that it is registered: %w", unheard)
+	}
+	return info, err
+}

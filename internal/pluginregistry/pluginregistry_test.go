@@ -1,0 +1,147 @@
+package pluginregistry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// standIn is a plugin.
+type standIn struct {
+	registration.UnimplementedRegistrationServer
+	info   *registration.PluginInfo
+	told   chan string
+	server *grpc.Server
+}
+
+func begin(t *testing.T, socket string, info *registration.PluginInfo) *standIn {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	s := &standIn{info: info, told: make(chan string, 9), server: grpc.NewServer()}
+	registration.RegisterRegistrationServer(s.server, s)
+	go func() { _ = s.server.Serve(l) }()
+	t.Cleanup(s.server.Stop)
+	return s
+}
+
+func (s *standIn) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	return s.info, nil
+}
+
+func (s *standIn) NotifyRegistrationStatus(_ context.Context, r *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+	s.told <- fmt.Sprint(r.PluginRegistered, " ", r.Error)
+	return &registration.RegistrationStatusResponse{}, nil
+}
+
+// handler writes down what it is called for.
+type handler struct {
+	calls chan string
+	mu    sync.Mutex
+	fails error // once
+}
+
+func (h *handler) Register(_ context.Context, name, endpoint string, versions []string) error {
+	h.calls <- fmt.Sprint("register ", name, " ", filepath.Base(endpoint), " ", versions)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err := h.fails
+	h.fails = nil
+	return err
+}
+
+func (h *handler) Deregister(name, endpoint string) {
+	h.calls <- fmt.Sprint("deregister ", name, " ", filepath.Base(endpoint))
+}
+
+func TestRegistry(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "plugins_registry")
+	h := &handler{calls: make(chan string, 9)}
+	run := func() (end func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		r := New(Options{Dir: dir, Handlers: map[string]Handler{"DevicePlugin": h}, Log: slog.New(slog.DiscardHandler)})
+		go func() { ended <- r.Run(ctx) }()
+		end = sync.OnceFunc(func() {
+			cancel()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("it ends with %v", err)
+			}
+		})
+		t.Cleanup(end)
+		return end
+	}
+	expect := func(from chan string, want string) {
+		t.Helper()
+		if got := <-from; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	info := func(kind, name, endpoint string) *registration.PluginInfo {
+		return &registration.PluginInfo{Type: kind, Name: name, Endpoint: endpoint, SupportedVersions: []string{"v1beta1"}}
+	}
+	end := run()
+	for {
+		if _, err := os.Stat(dir); err == nil {
+			break
+		}
+	}
+	at := filepath.Join(dir, "a.sock")
+	a := begin(t, at, info("DevicePlugin", "a", ""))
+	expect(h.calls, "register a a.sock [v1beta1]")
+	expect(a.told, "true ")
+	// Killed: its socket stays, and nothing is said. It makes it anew: it is registered anew.
+	a.server.Stop()
+	if err := os.Remove(at); err != nil {
+		t.Fatal(err)
+	}
+	a = begin(t, at, info("DevicePlugin", "a", "/run/a.sock"))
+	expect(h.calls, "deregister a a.sock")
+	expect(h.calls, "register a a.sock [v1beta1]")
+	expect(a.told, "true ")
+	// In a directory below, and of a type that nobody knows.
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := begin(t, filepath.Join(dir, "sub", "b.sock"), info("Strange", "b", ""))
+	expect(b.told, `false the plugin cannot be used: podrun has no plugins of the type "Strange"`)
+	// A failure that may heal is not told, but tried again.
+	h.mu.Lock()
+	h.fails = errors.New("not yet")
+	h.mu.Unlock()
+	c := begin(t, filepath.Join(dir, "c.sock"), info("DevicePlugin", "c", ""))
+	expect(h.calls, "register c c.sock [v1beta1]")
+	expect(h.calls, "register c c.sock [v1beta1]")
+	expect(c.told, "true ")
+	if err := os.Remove(filepath.Join(dir, "c.sock")); err != nil {
+		t.Fatal(err)
+	}
+	expect(h.calls, "deregister c c.sock")
+	// podrun's restart: those that answer are there again, and were not deregistered.
+	end()
+	for _, name := range []string{".hidden.sock", "strange.sock"} {
+		begin(t, filepath.Join(dir, name), info("DevicePlugin", name, ""))
+	}
+	if err := os.Chown(filepath.Join(dir, "strange.sock"), 1000, 1000); err != nil {
+		t.Fatal(err)
+	}
+	run()
+	expect(h.calls, "register a a.sock [v1beta1]")
+	if err := os.Remove(at); err != nil {
+		t.Fatal(err)
+	}
+	expect(h.calls, "deregister a a.sock")
+}
