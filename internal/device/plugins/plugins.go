@@ -90,8 +90,7 @@ type plugin struct {
 	stop context.CancelFunc
 }
 
-// remembered is how a plugin stands in Options.File. Socket and PreStart are for the next podrun, the rest is
-// for people.
+// remembered is how a plugin stands in Options.File, for the next podrun and for people.
 type remembered struct {
 	Socket    string                    `json:"socket"`
 	Connected bool                      `json:"connected"`
@@ -238,7 +237,8 @@ func (m *Manager) Connect(ctx context.Context, name v1.ResourceName, socket stri
 		return err
 	}
 	p := &plugin{socket: socket}
-	if err := p.dial(ctx); err != nil {
+	// It may register before it listens: the kubelet waits for it too.
+	if err := p.dial(ctx, grpc.WaitForReady(true)); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -276,7 +276,7 @@ func (m *Manager) Disconnect(name v1.ResourceName, socket string) {
 }
 
 // dial connects to the plugin, and asks for its options.
-func (p *plugin) dial(ctx context.Context) error {
+func (p *plugin) dial(ctx context.Context, how ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := socket.Client(p.socket)
@@ -284,7 +284,7 @@ func (p *plugin) dial(ctx context.Context) error {
 		return err
 	}
 	client := v1beta1.NewDevicePluginClient(conn)
-	options, err := client.GetDevicePluginOptions(ctx, &v1beta1.Empty{})
+	options, err := client.GetDevicePluginOptions(ctx, &v1beta1.Empty{}, how...)
 	if err != nil {
 		return errors.Join(fmt.Errorf("asking the plugin for its options: %w", err), conn.Close())
 	}
