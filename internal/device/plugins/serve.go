@@ -63,14 +63,6 @@ func (m *Manager) Run(ctx context.Context) error {
 	m.recall()
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(1 << 16))
 	v1beta1.RegisterRegistrationServer(s, m)
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(m.listener) }()
-	select {
-	case <-ctx.Done():
-		s.Stop()
-		<-ended
-		return ctx.Err()
-	case err := <-ended:
-		return err
-	}
+	defer context.AfterFunc(ctx, s.Stop)()
+	return errors.Join(s.Serve(m.listener), ctx.Err())
 }
