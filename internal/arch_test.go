@@ -130,7 +130,7 @@ var rooms = map[string]room{
 	"internal/volume/etc":                  {imports: "pod checkpoint/layout sys"},
 	"internal/device":                      {imports: "pod checkpoint/layout sys", pureFiles: "share.go"},
 	"internal/pluginregistry":              {imports: "checkpoint/layout sys/errtext sys/socket sys/watch"},
-	"internal/device/podresources":         {imports: "checkpoint/layout device sys/socket"},
+	"internal/device/podresources":         {imports: "checkpoint/layout device pod sys/socket"},
 	"internal/device/plugins":              {imports: "checkpoint/layout device pod sys sys/socket"},
 	"internal/stats/disk":                  {imports: "pod checkpoint/layout sys runtime"},
 	"internal/gc":                          {imports: "pod runtime sys", pureFiles: "select.go"},

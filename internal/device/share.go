@@ -13,9 +13,7 @@ import (
 // wants returns how many devices of each name p needs at once, by Kubernetes' rule: containers that
 // start later reuse an init container's devices, but not a sidecar's.
 func wants(p *v1.Pod) map[v1.ResourceName]int {
-	asks := func(c *v1.Container) bool {
-		return slices.ContainsFunc(slices.Collect(maps.Keys(c.Resources.Limits)), pod.IsDevice)
-	}
+	asks := func(c *v1.Container) bool { return pod.HasDevice(c.Resources.Limits) }
 	if !slices.ContainsFunc(pod.AllContainers(p), asks) {
 		return nil // most pods: do not compute the requests
 	}
@@ -60,7 +58,7 @@ func divide(p *v1.Pod, f func(c *v1.Container, name v1.ResourceName, from, to in
 	}
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
-		give(c, c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways)
+		give(c, pod.IsSidecar(c))
 	}
 	for i := range p.Spec.Containers {
 		give(&p.Spec.Containers[i], true)

@@ -226,7 +226,7 @@ func shareOfPod(p *v1.Pod) int64 {
 func isSidecar(p *v1.Pod, name string) bool {
 	for _, c := range p.Spec.InitContainers {
 		if c.Name == name {
-			return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+			return pod.IsSidecar(&c)
 		}
 	}
 	return false

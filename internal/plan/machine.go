@@ -84,6 +84,6 @@ func (m Machine) about(name v1.ResourceName) string {
 // needsDevices reports that a container of p needs a device, which one sandbox at a time can have.
 func needsDevices(p *v1.Pod) bool {
 	return slices.ContainsFunc(pod.AllContainers(p), func(c *v1.Container) bool {
-		return slices.ContainsFunc(slices.Collect(maps.Keys(c.Resources.Limits)), pod.IsDevice)
+		return pod.HasDevice(c.Resources.Limits)
 	})
 }

@@ -43,8 +43,7 @@ func HostPorts(p *v1.Pod) []HostPort {
 		add(&p.Spec.Containers[i])
 	}
 	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil &&
-			*c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		if c := &p.Spec.InitContainers[i]; IsSidecar(c) {
 			add(c)
 		}
 	}

@@ -115,10 +115,14 @@ func (w *worker) isReserved(seen pod.Observed) bool {
 
 // machine returns what the machine has and what other pods have requested, if the worker's pod needs resources.
 func (w *worker) machine(seen pod.Observed) plan.Machine {
-	if w.state.Pod == nil || w.state.Resized == nil && len(plan.Requests(w.state.Pod)) == 0 {
+	if w.state.Pod == nil {
 		return plan.Machine{}
 	}
-	return w.shared.resources.Machine(w.key, w.mailbox, w.state.Resized != nil || !w.isReserved(seen))
+	requests, resized := plan.Requests(w.state.Pod), w.state.Resized != nil
+	if !resized && len(requests) == 0 {
+		return plan.Machine{}
+	}
+	return w.shared.resources.Machine(w.key, w.mailbox, requests, resized || !w.isReserved(seen))
 }
 
 // after returns the pods that the worker's pod still has to wait for.

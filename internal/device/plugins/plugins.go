@@ -76,8 +76,6 @@ type resource struct {
 	devices map[string]device.Plugged
 	// lost is when the connection to the plugin ended; zero while there is one.
 	lost time.Time
-	// recalled: the last podrun knew the plugin, and this one is calling it for the first time.
-	recalled bool
 }
 
 // plugin is a plugin at a socket.
@@ -156,7 +154,7 @@ func (m *Manager) recall() {
 		}
 		// Its devices are what they were until it answers, or does not.
 		p := &plugin{socket: was.Socket}
-		m.resources[name] = &resource{plugin: p, devices: was.Devices, recalled: true}
+		m.resources[name] = &resource{plugin: p, devices: was.Devices}
 		m.start(name, p)
 	}
 	m.mu.Unlock()
@@ -253,7 +251,7 @@ func (m *Manager) Connect(ctx context.Context, name v1.ResourceName, socket stri
 	} else {
 		r.plugin.stop()
 	}
-	r.plugin, r.lost, r.recalled = p, time.Time{}, false
+	r.plugin, r.lost = p, time.Time{}
 	m.start(name, p)
 	m.mu.Unlock()
 	m.change()
@@ -369,10 +367,10 @@ func (m *Manager) listed(name v1.ResourceName, p *plugin, all []*v1beta1.Device)
 	}
 	m.mu.Lock()
 	r := m.resources[name]
-	changed := r != nil && r.plugin == p &&
-		(!r.lost.IsZero() || r.recalled || !maps.EqualFunc(r.devices, devices, device.Plugged.Equal))
+	changed := false
 	if r != nil && r.plugin == p {
-		r.devices, r.lost, r.recalled = devices, time.Time{}, false
+		changed = !r.lost.IsZero() || !maps.EqualFunc(r.devices, devices, device.Plugged.Equal)
+		r.devices, r.lost = devices, time.Time{}
 	}
 	m.mu.Unlock()
 	if changed {
@@ -391,7 +389,7 @@ func (m *Manager) disconnected(name v1.ResourceName, p *plugin, why error) (gone
 	}
 	first := r.lost.IsZero()
 	if first {
-		r.lost, r.recalled = time.Now(), false
+		r.lost = time.Now()
 		for id, d := range r.devices {
 			d.Healthy = false
 			r.devices[id] = d

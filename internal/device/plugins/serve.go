@@ -42,18 +42,10 @@ func (m *Manager) listen() (*socket.Listener, error) {
 }
 
 // Close removes the socket. Plugins register no more.
-func (m *Manager) Close() error {
-	if m == nil {
-		return nil
-	}
-	return m.listener.Remove()
-}
+func (m *Manager) Close() error { return m.listener.Remove() }
 
-// Run lets plugins register and follows them until ctx ends. A Manager that is nil has none.
+// Run lets plugins register and follows them until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
-	if m == nil {
-		return nil
-	}
 	following, stop := context.WithCancel(ctx)
 	defer m.running.Wait()
 	defer stop()

@@ -21,6 +21,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/device"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys/socket"
 )
 
@@ -122,7 +123,7 @@ func (s *Server) of(
 	}
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		if pod.IsSidecar(c) {
 			add(c)
 		}
 	}

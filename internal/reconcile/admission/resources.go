@@ -58,20 +58,17 @@ func NewResources(node v1.ResourceList, devices Devices) *Resources {
 	return r
 }
 
-// machine returns what the machine has now. Nothing is used of it yet.
-func (r *Resources) machine() plan.Machine {
-	var offered map[v1.ResourceName]pod.DeviceOffer
-	if r.devices != nil {
-		offered = r.devices.Offered()
-	}
-	if len(offered) == 0 {
+// machine returns what the machine has now, with the devices of plugins if there are such requests. Nothing is
+// used of it yet.
+func (r *Resources) machine(requests v1.ResourceList) plan.Machine {
+	if r.devices == nil || !pod.HasDevice(requests) {
 		return plan.Machine{Has: r.node}
 	}
 	m := plan.Machine{Has: maps.Clone(r.node), Unhealthy: map[v1.ResourceName]int{}}
 	if m.Has == nil {
 		m.Has = v1.ResourceList{}
 	}
-	for name, offer := range offered {
+	for name, offer := range r.devices.Offered() {
 		m.Has[name] = *resource.NewQuantity(int64(offer.Usable), resource.DecimalSI)
 		m.Unhealthy[name] = offer.Unhealthy
 	}
@@ -114,19 +111,19 @@ func (r *Resources) wake() {
 	clear(r.waiting)
 }
 
-// Machine returns what the machine has, and what pods other than key have requested of it. The latter is left
-// out if that pod already has its reservation and needs no more; else w is woken when resources are freed, or
-// come.
-func (r *Resources) Machine(key pod.Key, w Waiter, more bool) plan.Machine {
+// Machine returns what the machine has of what the pod requests, and what pods other than key have requested. The
+// latter is left out if that pod already has its reservation and needs no more; else w is woken when resources are
+// freed, or come.
+func (r *Resources) Machine(key pod.Key, w Waiter, requests v1.ResourceList, more bool) plan.Machine {
 	r.mu.Lock()
 	_, held := r.reserved[key]
-	if !held || more || hasDevices(r.reserved[key]) {
+	if !held || more || pod.HasDevice(requests) {
 		// Before devices are counted: what changes meanwhile is not missed. Who has devices shows their
 		// health.
 		r.waiting[w] = true
 	}
 	r.mu.Unlock()
-	m := r.machine()
+	m := r.machine(requests)
 	if held && !more {
 		return m
 	}
@@ -134,15 +131,6 @@ func (r *Resources) Machine(key pod.Key, w Waiter, more bool) plan.Machine {
 	defer r.mu.Unlock()
 	m.Used, m.Holders = r.others(key), r.holders(key)
 	return m
-}
-
-func hasDevices(requests v1.ResourceList) bool {
-	for name := range requests {
-		if pod.IsDevice(name) {
-			return true
-		}
-	}
-	return false
 }
 
 // holders returns the pods other than key that have devices, by resource.
@@ -179,7 +167,7 @@ func (r *Resources) Admit(key pod.Key, requests v1.ResourceList) bool {
 	if len(requests) == 0 {
 		return true
 	}
-	m := r.machine()
+	m := r.machine(requests)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m.Used = r.others(key); m.Lack(requests) != nil {
@@ -192,10 +180,11 @@ func (r *Resources) Admit(key pod.Key, requests v1.ResourceList) bool {
 // Grow replaces the pod's reservation by that of to. It returns false if other pods have reserved
 // the additional resources meanwhile.
 func (r *Resources) Grow(key pod.Key, from, to *v1.Pod) bool {
-	m := r.machine()
+	more := plan.AdditionalRequests(from, to)
+	m := r.machine(more)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if m.Used = r.others(key); m.Lack(plan.AdditionalRequests(from, to)) != nil {
+	if m.Used = r.others(key); m.Lack(more) != nil {
 		return false
 	}
 	r.release(key)
