@@ -332,7 +332,7 @@ func TestCNI(t *testing.T) {
 		t.Skipf("needs CNI's plugins (containernetworking-plugins): %v", err)
 	}
 	n := newNode(t)
-	bridge := "pe" + strings.TrimPrefix(filepath.Base(n.dir), "pe")[:8]
+	bridge := filepath.Base(n.dir) // at most 12 of the 15 bytes that an interface's name has
 	must(t, os.Mkdir(n.path("net.d"), 0o755))
 	must(t, os.WriteFile(n.path("net.d", "10-mine.conflist"), fmt.Appendf(nil, `{"cniVersion":"1.0.0","name":%q,"plugins":[{"type":"bridge","bridge":%q,
 		"isGateway":true,"ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.97.211.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`,
