@@ -85,6 +85,7 @@ func openConverter(dirs layout.Dirs, inst pod.Instance, rotation Rotation) (*con
 
 func (c *converter) open() error {
 	var err error
+	// trusted: a directory of podrun's own
 	c.lock, err = os.OpenFile(filepath.Join(c.rawDir, "checkpoint"), os.O_CREATE|os.O_RDWR, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
 		return errRemoved
@@ -265,6 +266,7 @@ func (c *converter) openLog() error {
 		}
 	}
 	const flags = unix.O_CREAT | unix.O_RDWR | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	// trusted: a directory of podrun's own
 	fd, err := unix.Openat(int(dir.Fd()), filepath.Base(c.logPath), flags, 0o640)
 	if err != nil {
 		return fmt.Errorf("making log: %w", &os.PathError{Op: "open", Path: c.logPath, Err: err})

@@ -31,7 +31,7 @@ const readerBacklog = 64 << 20
 // it is not disturbed. It fails with errBusy while the file has a reader that may not have read the
 // range yet.
 func (realDisk) Punch(path string, off, n int64) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	f, err := os.OpenFile(path, os.O_WRONLY, 0) // trusted: a directory of podrun's own
 	if err != nil {
 		return err
 	}

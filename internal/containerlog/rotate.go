@@ -88,7 +88,7 @@ func (c *converter) renameLog() error {
 // to write: what podrun renames and removes there are its own files.
 func held(log string) (path string, release func(), err error) {
 	logs, names := split(log)
-	root, err := os.OpenFile(logs, unix.O_PATH|unix.O_DIRECTORY, 0)
+	root, err := os.OpenFile(logs, unix.O_PATH|unix.O_DIRECTORY, 0) // trusted: the administrator's
 	if err != nil {
 		return "", nil, err
 	}
@@ -215,7 +215,8 @@ func compress(path string) error {
 }
 
 func compressTo(path string, in io.Reader, like os.FileInfo) error {
-	out, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|unix.O_NOFOLLOW, like.Mode().Perm())
+	const flags = os.O_CREATE | os.O_TRUNC | os.O_WRONLY | unix.O_NOFOLLOW
+	out, err := os.OpenFile(path, flags, like.Mode().Perm()) // trusted: a directory of podrun's own
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func Write(dir, id string, p Process) error {
 	if len(text) > maxSize {
 		return fmt.Errorf("arguments and variables have %d bytes, more than %d", len(text), maxSize)
 	}
-	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0) // trusted: podrun's own
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func Remove(dir, id string) error {
 		return err
 	}
 	defer root.Close()
-	return errors.Join(root.RemoveAll(fileOf(id)), root.RemoveAll(bundleOf(id)))
+	return errors.Join(root.RemoveAll(fileOf(id)), root.RemoveAll(bundleOf(id))) // trusted: files of podrun's own
 }
 
 // Adopt links the file that a former version of podrun named after the container to the name with
@@ -116,7 +116,7 @@ func find(root, id string) (*kept, error) {
 		return nil, fmt.Errorf("%q is not a container's ID", id)
 	}
 	path := layout.Dirs{Root: root}.Pods()
-	pods, err := os.Open(path)
+	pods, err := os.Open(path) // trusted: podrun's own
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 	v.mu.Lock()
 	maps.DeleteFunc(v.owned, func(key ownKey, _ bool) bool { return key.uid == uid })
 	v.mu.Unlock()
-	parent, err := filepath.EvalSymlinks(v.dirs.Pods())
+	parent, err := filepath.EvalSymlinks(v.dirs.Pods()) // trusted: a directory of podrun's own
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

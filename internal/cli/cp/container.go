@@ -80,7 +80,7 @@ func running(ctx context.Context, r Runtime, of Instance) (pid int, err error) {
 }
 
 func openProcess(pid int, of Instance) (*container, error) {
-	process, err := os.OpenFile("/proc/"+strconv.Itoa(pid), unix.O_PATH|unix.O_DIRECTORY, 0)
+	process, err := os.OpenFile("/proc/"+strconv.Itoa(pid), unix.O_PATH|unix.O_DIRECTORY, 0) // trusted: the kernel's
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +90,7 @@ func openProcess(pid int, of Instance) (*container, error) {
 	if c.owner, err = readOwner(at); err != nil {
 		return nil, err
 	}
+	// trusted: only opened as a path
 	if c.root, err = os.OpenFile(at("root"), unix.O_PATH|unix.O_DIRECTORY, 0); err != nil {
 		return nil, err
 	}

@@ -204,7 +204,7 @@ func (t *transfer) fileInto(e entry, to target) error {
 	temporary, fd := temporaryName(), -1
 	err = t.writer.do(int(to.dir.Fd()), func() (err error) {
 		const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
-		fd, err = unix.Openat(int(to.dir.Fd()), temporary, flags, 0o600)
+		fd, err = unix.Openat(int(to.dir.Fd()), temporary, flags, 0o600) // trusted: made anew
 		return err
 	})
 	if err != nil {

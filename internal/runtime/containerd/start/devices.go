@@ -138,7 +138,7 @@ func addDevice(spec *specs.Spec, d *v1beta1.DeviceSpec, privileged bool) error {
 		}
 	}
 	rules := spec.Linux.Resources.Devices
-	host, err := filepath.EvalSymlinks(d.HostPath)
+	host, err := filepath.EvalSymlinks(d.HostPath) // trusted: the administrator's or a plugin's
 	if err == nil {
 		err = containerdoci.WithDevices(host, at, d.Permissions)(context.Background(), nil, nil, spec)
 	}
