@@ -147,25 +147,31 @@ func (d *Devices) Held() map[string]map[v1.ResourceName][]string {
 	return out
 }
 
-// prefer asks plugins which of the free devices the pod's containers should get, one after another. A plugin
-// that does not answer once is not asked again.
+// prefer returns which of the free devices the pod's containers should get, one after another: CPUs by the
+// topology, with those that the pod has, and others by their plugins. A plugin that does not answer once is not
+// asked again.
 func (d *Devices) prefer(
-	ctx context.Context, p *v1.Pod, free map[v1.ResourceName][]string,
+	ctx context.Context, p *v1.Pod, cpus []string, free map[v1.ResourceName][]string,
 ) map[v1.ResourceName][]string {
-	chosen := map[v1.ResourceName][]string{}
-	if d.o.Plugins == nil {
-		return chosen
-	}
+	chosen := map[v1.ResourceName][]string{v1.ResourceCPU: slices.Clone(cpus)}
 	silent := map[v1.ResourceName]bool{}
-	divide(p, func(_ *v1.Container, name v1.ResourceName, from, to int) {
+	divide(p, d.o.CPUs.Static, func(_ *v1.Container, name v1.ResourceName, from, to int) {
 		had := chosen[name]
-		if _, named := d.o.Named[name]; named || silent[name] || to <= len(had) || len(free[name]) < to {
+		_, named := d.o.Named[name]
+		isCPU := name == v1.ResourceCPU
+		if named || silent[name] || to <= len(had) || len(free[name]) < to || !isCPU && d.o.Plugins == nil {
 			return
 		}
 		kept, must := had[:min(from, len(had))], had[min(from, len(had)):]
 		left := slices.DeleteFunc(slices.Clone(free[name]), func(one string) bool { return slices.Contains(kept, one) })
-		preferred, err := d.o.Plugins.Prefer(ctx, name, left, must, to-from)
-		silent[name] = err != nil
+		var preferred []string
+		if isCPU {
+			preferred = d.o.CPUs.prefer(left, must, to-from)
+		} else {
+			var err error
+			preferred, err = d.o.Plugins.Prefer(ctx, name, left, must, to-from)
+			silent[name] = err != nil
+		}
 		for _, one := range preferred {
 			if len(chosen[name]) < to && slices.Contains(left, one) && !slices.Contains(chosen[name], one) {
 				chosen[name] = append(chosen[name], one)

@@ -1,5 +1,5 @@
 // Package device allocates a machine's devices to pods: those that the node configuration names (names of the
-// Container Device Interface, CDI), and those of device plugins, with which package plugins is in contact. An
+// Container Device Interface, CDI), those of device plugins, with which package plugins is in contact, and CPUs. An
 // allocation lasts as long as the pod's sandbox, in a file per sandbox. The package does not put devices into
 // containers, and does not admit pods: the planner makes a pod wait until there are enough devices.
 //
@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -59,13 +60,20 @@ type Options struct {
 	Named map[v1.ResourceName][]string
 	// Plugins may be nil.
 	Plugins Plugins
+	CPUs    CPUs
 	// Present returns the IDs of the existing sandboxes. A device that another ID has is free.
 	Present func() (map[string]bool, error)
 }
 
 // Devices allocates a machine's devices to sandboxes, together with other processes of the same run
 // directory. Its methods may be called concurrently.
-type Devices struct{ o Options }
+type Devices struct {
+	o Options
+
+	mu sync.Mutex
+	// changed are called after the shared CPUs have changed.
+	changed []func()
+}
 
 // New returns Devices. It changes nothing yet.
 func New(o Options) *Devices { return &Devices{o: o} }
@@ -84,9 +92,6 @@ type Given struct {
 // Acquire allocates all devices of p, whose sandbox has the ID, unless it has them. It is an error if too few
 // are free, or if a plugin does not allocate them; nothing is allocated then, and a later call may succeed.
 func (d *Devices) Acquire(ctx context.Context, id string, p *v1.Pod) error {
-	if len(wants(p)) == 0 {
-		return nil
-	}
 	_, err := d.acquire(ctx, id, p)
 	return err
 }
@@ -94,9 +99,6 @@ func (d *Devices) Acquire(ctx context.Context, id string, p *v1.Pod) error {
 // Of returns the devices of a container of p, whose sandbox has the ID, and allocates all devices of the pod if
 // it has none yet.
 func (d *Devices) Of(ctx context.Context, id string, p *v1.Pod, container string) (Given, error) {
-	if len(wants(p)) == 0 {
-		return Given{}, nil
-	}
 	has, err := d.acquire(ctx, id, p)
 	if err != nil {
 		return Given{}, err
@@ -110,6 +112,9 @@ func given(p *v1.Pod, container string, has allocation) Given {
 	part := share(p, container, has.Devices)
 	for _, name := range slices.Sorted(maps.Keys(part)) {
 		of, plugged := has.Plugins[name]
+		if name == v1.ResourceCPU {
+			continue
+		}
 		if !plugged {
 			out.CDI = append(out.CDI, part[name]...)
 			continue
@@ -141,6 +146,9 @@ func (d *Devices) PreStart(ctx context.Context, g Given) error {
 // Release frees the devices of the sandbox. It is no error if it has none. If Release is never
 // called, a later Acquire frees the devices because the sandbox does not exist any more.
 func (d *Devices) Release(id string) error {
+	if d.o.CPUs.Static && len(d.read(id).Devices[v1.ResourceCPU]) > 0 {
+		defer d.notify()
+	}
 	err := os.Remove(filepath.Join(d.o.Dirs.SandboxFiles().Devices(), id))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -148,9 +156,22 @@ func (d *Devices) Release(id string) error {
 	return err
 }
 
+// notify reports that the shared CPUs have changed.
+func (d *Devices) notify() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range d.changed {
+		f()
+	}
+}
+
 // acquire returns the allocation of the sandbox, and completes it if it is not whole. If that fails, what it
 // has taken is free again; what a container may use already stays.
 func (d *Devices) acquire(ctx context.Context, id string, p *v1.Pod) (allocation, error) {
+	static := d.o.CPUs.Static
+	if len(wants(p, static)) == 0 && !(static && len(d.read(id).Devices) > 0) {
+		return allocation{}, nil // most pods
+	}
 	has, fresh, err := d.reserve(ctx, id, p)
 	if err != nil {
 		return has, fmt.Errorf("taking devices: %w", err)
@@ -165,25 +186,33 @@ func (d *Devices) acquire(ctx context.Context, id string, p *v1.Pod) (allocation
 	return has, err
 }
 
-// reserve returns the devices of the sandbox, and takes them if it does not have enough: they are fresh then.
+// reserve returns the devices of the sandbox, and takes those that it lacks. It is fresh if it had none before.
 // The lock is not held while a plugin is asked, for it may hang.
 func (d *Devices) reserve(ctx context.Context, id string, p *v1.Pod) (has allocation, fresh bool, err error) {
-	wanted := wants(p)
+	wanted := wants(p, d.o.CPUs.Static)
 	has, free, err := d.free(id)
-	if err != nil || enough(has.Devices, wanted) {
+	if err != nil || isEnough(has.Devices, wanted, d.o.CPUs.Static) {
 		return has, false, err
 	}
-	preferred := d.prefer(ctx, p, free)
+	preferred := d.prefer(ctx, p, has.Devices[v1.ResourceCPU], free)
 	lock, err := sys.LockDir(d.o.Dirs.SandboxFiles().Devices(), 0o700)
 	if err != nil {
 		return has, false, err
 	}
 	defer lock.Unlock()
-	if _, free, err = d.unlocked(id); err != nil {
+	if has, free, err = d.unlocked(id); err != nil {
 		return has, false, err
 	}
-	has = allocation{Devices: map[v1.ResourceName][]string{}, Plugins: map[v1.ResourceName]ofPlugin{}}
+	if fresh = len(has.Devices) == 0; fresh {
+		has.Devices = map[v1.ResourceName][]string{}
+	}
+	if has.Plugins == nil {
+		has.Plugins = map[v1.ResourceName]ofPlugin{}
+	}
 	for name, number := range wanted {
+		if len(has.Devices[name]) >= number && name != v1.ResourceCPU {
+			continue
+		}
 		all, known := free[name]
 		if !known {
 			return has, false, fmt.Errorf("neither this node's --node-config nor a device plugin has %s", name)
@@ -192,11 +221,17 @@ func (d *Devices) reserve(ctx context.Context, id string, p *v1.Pod) (has alloca
 			return has, false, fmt.Errorf("%s: the pod asks for %d, and %d are free", name, number, len(all))
 		}
 		has.Devices[name] = first(number, preferred[name], all)
-		if _, named := d.o.Named[name]; !named {
+		if _, named := d.o.Named[name]; !named && name != v1.ResourceCPU {
 			has.Plugins[name] = ofPlugin{}
 		}
 	}
-	return has, true, d.write(id, has)
+	if d.o.CPUs.Static {
+		if wanted[v1.ResourceCPU] == 0 {
+			delete(has.Devices, v1.ResourceCPU) // it has been made smaller
+		}
+		defer d.notify()
+	}
+	return has, fresh, d.write(id, has)
 }
 
 // free returns what the sandbox has, and the devices that no other one has.
@@ -257,6 +292,9 @@ func (d *Devices) unlocked(id string) (allocation, map[v1.ResourceName][]string,
 	for name, named := range d.o.Named {
 		free[name] = without("", named)
 	}
+	if d.o.CPUs.Static {
+		free[v1.ResourceCPU] = without("", idsOf(d.o.CPUs.Allocatable()))
+	}
 	return has, free, nil
 }
 
@@ -281,17 +319,22 @@ func first(number int, preferred, all []string) []string {
 	return out
 }
 
-func enough(has map[v1.ResourceName][]string, wanted map[v1.ResourceName]int) bool {
+// isEnough reports that a pod has what it wants. If CPUs may be a container's own, it has not more of them than it
+// wants: others need them.
+func isEnough(has map[v1.ResourceName][]string, wanted map[v1.ResourceName]int, cpus bool) bool {
 	for name, number := range wanted {
 		if len(has[name]) < number {
 			return false
 		}
 	}
-	return true
+	return !cpus || len(has[v1.ResourceCPU]) == wanted[v1.ResourceCPU]
 }
 
-// OnChange makes f be called after Offered has changed. f does not block.
+// OnChange makes f be called after Offered or the shared CPUs have changed. f does not block.
 func (d *Devices) OnChange(f func()) {
+	d.mu.Lock()
+	d.changed = append(d.changed, f)
+	d.mu.Unlock()
 	if d.o.Plugins != nil {
 		d.o.Plugins.OnChange(f)
 	}

@@ -32,7 +32,7 @@ func TestShare(t *testing.T) {
 		InitContainers: []v1.Container{asking("before", "1"), sidecar, asking("init", "3"), asking("other", "2")},
 		Containers:     []v1.Container{asking("one", "1"), asking("none", ""), asking("two", "2")},
 	}}
-	if got := wants(p)[log]; got != 4 {
+	if got := wants(p, false)[log]; got != 4 {
 		t.Fatalf("it wants %d", got)
 	}
 	has := map[v1.ResourceName][]string{log: {"a", "b", "c", "d"}}
@@ -43,7 +43,7 @@ func TestShare(t *testing.T) {
 			t.Errorf("%s has %q, want %q", name, got, want)
 		}
 	}
-	if got := wants(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{asking("none", "")}}}); got != nil {
+	if got := wants(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{asking("none", "")}}}, false); got != nil {
 		t.Errorf("nothing wants %v", got)
 	}
 }

@@ -32,7 +32,7 @@ func (d *Devices) All() map[v1.ResourceName]map[string]Plugged {
 // HeldBy returns the devices of each container of p, whose sandbox has the ID, of plugins and of the node
 // configuration.
 func (d *Devices) HeldBy(id string, p *v1.Pod) map[string]map[v1.ResourceName][]string {
-	if len(wants(p)) == 0 {
+	if len(wants(p, d.o.CPUs.Static)) == 0 {
 		return nil
 	}
 	return parts(p, d.read(id))
@@ -54,7 +54,7 @@ func parts(p *v1.Pod, has allocation) map[string]map[v1.ResourceName][]string {
 //
 // Source: https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/
 func (d *Devices) Health(id string, p *v1.Pod) map[string][]v1.ResourceStatus {
-	if len(wants(p)) == 0 {
+	if len(wants(p, d.o.CPUs.Static)) == 0 {
 		return nil
 	}
 	has, plugged := d.read(id), d.plugged()

@@ -5,31 +5,25 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"podrun.io/podrun/internal/pod"
 )
 
-// wants returns how many devices of each name p needs at once, by Kubernetes' rule: containers that
-// start later reuse an init container's devices, but not a sidecar's.
-func wants(p *v1.Pod) map[v1.ResourceName]int {
-	asks := func(c *v1.Container) bool { return pod.HasDevice(c.Resources.Limits) }
-	if !slices.ContainsFunc(pod.AllContainers(p), asks) {
-		return nil // most pods: do not compute the requests
+// wants returns how many devices of each resource p needs at once, and how many CPUs of its containers' own if there
+// are such. Containers that start later reuse an init container's, but not a sidecar's, as in Kubernetes.
+func wants(p *v1.Pod, cpus bool) map[v1.ResourceName]int {
+	if !pod.NeedsDevices(p) && !(cpus && pod.HasOwnCPUs(p)) {
+		return nil // most pods
 	}
 	out := map[v1.ResourceName]int{}
-	for name, number := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
-		if pod.IsDevice(name) && !number.IsZero() {
-			out[name] = int(number.Value())
-		}
-	}
+	divide(p, cpus, func(_ *v1.Container, name v1.ResourceName, _, to int) { out[name] = max(out[name], to) })
 	return out
 }
 
 // share returns the container's part of the pod's devices, by resource.
 func share(p *v1.Pod, container string, has map[v1.ResourceName][]string) map[v1.ResourceName][]string {
 	out := map[v1.ResourceName][]string{}
-	divide(p, func(c *v1.Container, name v1.ResourceName, from, to int) {
+	divide(p, len(has[v1.ResourceCPU]) > 0, func(c *v1.Container, name v1.ResourceName, from, to int) {
 		all := has[name]
 		if c.Name == container && from < len(all) {
 			out[name] = all[from:min(to, len(all))]
@@ -40,16 +34,21 @@ func share(p *v1.Pod, container string, has map[v1.ResourceName][]string) map[v1
 
 // divide calls f with the part that each container has of the pod's devices of a resource: those from one index
 // up to another. Sidecars keep theirs from their start on; the init containers use the rest one after another,
-// and then the containers divide it among themselves.
-func divide(p *v1.Pod, f func(c *v1.Container, name v1.ResourceName, from, to int)) {
+// and then the containers divide it among themselves. If cpus is set, CPUs of the containers' own are divided too.
+func divide(p *v1.Pod, cpus bool, f func(c *v1.Container, name v1.ResourceName, from, to int)) {
 	used := map[v1.ResourceName]int{}
 	give := func(c *v1.Container, keep bool) {
 		for _, name := range slices.Sorted(maps.Keys(c.Resources.Limits)) {
-			limit := c.Resources.Limits[name]
-			if !pod.IsDevice(name) || limit.IsZero() {
+			number := 0
+			if limit := c.Resources.Limits[name]; pod.IsDevice(name) {
+				number = int(limit.Value())
+			} else if cpus && name == v1.ResourceCPU {
+				number = pod.OwnCPUs(p, c)
+			}
+			if number == 0 {
 				continue
 			}
-			end := used[name] + int(limit.Value())
+			end := used[name] + number
 			f(c, name, used[name], end)
 			if keep {
 				used[name] = end

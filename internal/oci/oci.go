@@ -40,6 +40,8 @@ type Input struct {
 	Env []pod.Variable
 	// Mounts are in the order of the manifest.
 	Mounts []pod.Mount
+	// CPUs are the CPUs to run on, in the kernel's format; "" if all.
+	CPUs string
 	// CgroupV2 reports that the machine has the unified cgroup hierarchy.
 	CgroupV2 bool
 	// Driver is the driver of the pod's cgroup.

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/utils/cpuset"
 
 	"podrun.io/podrun/internal/pod"
 )
@@ -38,9 +39,11 @@ func resources(in Input) *specs.LinuxResources {
 	c := in.Container
 	out := &specs.LinuxResources{
 		Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}},
-		CPU:     &specs.LinuxCPU{Shares: new(shares(in.Pod, c))},
+		CPU:     &specs.LinuxCPU{Shares: new(shares(in.Pod, c)), Cpus: in.CPUs},
 	}
-	setQuota(out.CPU, limitOf(in.Pod, c, v1.ResourceCPU))
+	if !in.hasOwnCPUs() { // what has all of its CPUs needs no limit of their time
+		setQuota(out.CPU, limitOf(in.Pod, c, v1.ResourceCPU))
+	}
 	if limit := limitOf(in.Pod, c, v1.ResourceMemory); limit.Sign() > 0 {
 		out.Memory = &specs.LinuxMemory{Limit: new(limit.Value())}
 		if in.Machine.SwapLimits {
@@ -59,6 +62,14 @@ func resources(in Input) *specs.LinuxResources {
 	return out
 }
 
+// hasOwnCPUs reports that nothing else of podrun's runs on the container's CPUs: they are as many as it has for itself
+// under the static policy, whose shared ones are others.
+func (in Input) hasOwnCPUs() bool {
+	own := pod.OwnCPUs(in.Pod, in.Container)
+	given, err := cpuset.Parse(in.CPUs)
+	return own > 0 && err == nil && given.Size() == own
+}
+
 // Update returns the settings that bring a running container's cgroup to what the manifest says.
 // Unlike the resources of a spec they also state explicitly which limits do not exist.
 func Update(in Input) *specs.LinuxResources {
@@ -69,8 +80,8 @@ func Update(in Input) *specs.LinuxResources {
 }
 
 // PodUpdate is Update for the pod's own cgroup.
-func PodUpdate(p *v1.Pod, maxPids int64) *specs.LinuxResources {
-	out := PodResources(p, maxPids)
+func PodUpdate(p *v1.Pod, rules PodRules) *specs.LinuxResources {
+	out := PodResources(p, rules)
 	if out != nil && out.CPU != nil {
 		nameMissing(out, math.MaxInt64)
 	}
@@ -116,11 +127,18 @@ func sharesOf(cpu resource.Quantity) uint64 {
 	return uint64(min(max(cpu.MilliValue()*1024/1000, minShares), maxShares))
 }
 
+// PodRules are what a machine's pods have in common.
+type PodRules struct {
+	// MaxPids is the maximum number of processes in a pod; 0 means no limit.
+	MaxPids int64
+	// StaticCPUs reports that containers may have CPUs for themselves.
+	StaticCPUs bool
+}
+
 // PodResources returns the settings of the pod's own cgroup: the sums of its containers' resources,
 // or the pod's own where it has any. A limit is set only if every container has one. The result is
-// nil if there is nothing to set. maxPids is the maximum number of processes in the pod; 0 means no
-// limit.
-func PodResources(p *v1.Pod, maxPids int64) *specs.LinuxResources {
+// nil if there is nothing to set.
+func PodResources(p *v1.Pod, rules PodRules) *specs.LinuxResources {
 	var out *specs.LinuxResources
 	if pod.QOS(p) != v1.PodQOSBestEffort {
 		out = podLimits(p)
@@ -129,14 +147,17 @@ func PodResources(p *v1.Pod, maxPids int64) *specs.LinuxResources {
 	if own := p.Spec.Resources; own != nil {
 		pages = spellHugePages(hugePages(own.Limits))
 	}
-	if out == nil && (len(pages) > 0 || maxPids > 0) {
+	if rules.StaticCPUs && pod.HasOwnCPUs(p) {
+		out.CPU.Quota, out.CPU.Period = nil, nil // see hasOwnCPUs
+	}
+	if out == nil && (len(pages) > 0 || rules.MaxPids > 0) {
 		out = &specs.LinuxResources{}
 	}
 	if len(pages) > 0 {
 		out.HugepageLimits = pages
 	}
-	if maxPids > 0 {
-		out.Pids = &specs.LinuxPids{Limit: new(maxPids)}
+	if rules.MaxPids > 0 {
+		out.Pids = &specs.LinuxPids{Limit: new(rules.MaxPids)}
 	}
 	return out
 }

@@ -35,6 +35,10 @@ func resourceCases() map[string]Input {
 			in.CgroupV2, in.Machine.PageSizes = true, []int64{64 << 10}
 		}),
 		"hugepages-not-asked-for": input(func(in *Input) { in.Machine.PageSizes = []int64{2 << 20} }),
+		"own-cpus": input(func(in *Input) {
+			in.Container.Resources, in.CPUs = requirements("2", "64Mi", "2", "64Mi"), "1,3"
+		}),
+		"shared-cpus": input(func(in *Input) { in.Container.Resources, in.CPUs = guaranteed, "0,2" }),
 		"oom-score-clamped": input(func(in *Input) {
 			in.Container.Resources, in.Machine.LowestOOMScoreAdj = guaranteed, 666
 		}),
@@ -61,6 +65,8 @@ func TestPodResources(t *testing.T) {
 		{"processes only", of(nil, none), 50, "pids 50"},
 		{"all limited", of(nil, requirements("1", "", "1", "10Mi"), requirements("100m", "5Mi", "500m", "20Mi")), 9,
 			"shares 1126 quota 150000 memory 31457280 pids 9"},
+		{"CPUs of its own", of(nil, requirements("1", "10Mi", "1", "10Mi"), requirements("100m", "5Mi", "100m", "5Mi")), 9,
+			"shares 1126 memory 15728640 pids 9"},
 		{"one without limits", of(nil, requirements("1", "", "1", "10Mi"), requirements("100m", "", "", "")), 0, "shares 1126"},
 		{"one without a memory limit", of(nil, requirements("1", "", "1", "10Mi"), requirements("1", "", "1", "")), 0, "shares 2048 quota 200000"},
 		{"the pod's own", of(new(requirements("2", "1Gi", "3", "2Gi")), none, requirements("1", "", "", "")), 0,
@@ -70,7 +76,7 @@ func TestPodResources(t *testing.T) {
 		{"a container's huge pages", of(nil, pages), 0, "shares 2 memory 1048576"},
 		{"a sidecar and an init container", sidecar, 0, "shares 614 quota 200000 memory 31457280"},
 	} {
-		if got := said(PodResources(c.pod, c.pids)); got != c.want {
+		if got := said(PodResources(c.pod, PodRules{MaxPids: c.pids, StaticCPUs: c.name == "CPUs of its own"})); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}

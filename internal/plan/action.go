@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"podrun.io/podrun/internal/pod"
@@ -51,8 +52,8 @@ type (
 	}
 	// Kill sends an instance SIGKILL.
 	Kill struct{ ID, Container, Why string }
-	// Resize applies the resources To to a running instance, in place.
-	Resize struct{ ID, Container, To string }
+	// Resize applies the resources To, and the CPUs to run on, to a running instance, in place.
+	Resize struct{ ID, Container, To, CPUs string }
 	// Allocate gives the pod the CPU and memory of its manifest, as far as the machine has them.
 	// Anew means that nothing of the pod is left running, so that the machine's resources are
 	// checked when the pod starts.
@@ -98,8 +99,10 @@ func (a RunPreStop) String() string {
 func (a Terminate) String() string {
 	return fmt.Sprintf("terminate %s %s grace %s (%s)", a.Container, a.ID, a.Grace, a.Why)
 }
-func (a Kill) String() string   { return fmt.Sprintf("kill %s %s (%s)", a.Container, a.ID, a.Why) }
-func (a Resize) String() string { return fmt.Sprintf("resize %s %s to %q", a.Container, a.ID, a.To) }
+func (a Kill) String() string { return fmt.Sprintf("kill %s %s (%s)", a.Container, a.ID, a.Why) }
+func (a Resize) String() string {
+	return strings.TrimSpace(fmt.Sprintf("resize %s %s to %q %s", a.Container, a.ID, a.To, a.CPUs))
+}
 func (a Allocate) String() string {
 	if a.Anew {
 		return "allocate what the manifest says, for a new start"

@@ -49,8 +49,8 @@ func sync(plan *Plan, r revision) {
 		plan.wait(NotYet(r.Pod), pod.AllContainers(r.Pod)...)
 		return
 	}
-	if len(old.Sandboxes) > 0 && needsDevices(r.Pod) {
-		remove(plan, r.Input, old, "manifest changed") // the old sandbox has the devices that the new one needs
+	if len(old.Sandboxes) > 0 && r.Machine.isExclusive(r.Pod) {
+		remove(plan, r.Input, old, "manifest changed") // the old sandbox has what the new one needs
 		plan.wait(NotYet(r.Pod), pod.AllContainers(r.Pod)...)
 		return
 	}

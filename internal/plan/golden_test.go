@@ -122,11 +122,19 @@ type given struct {
 	After      []string                `json:"after,omitempty"`
 	Node       v1.ResourceList         `json:"node,omitempty"`
 	Used       v1.ResourceList         `json:"used,omitempty"`
+	CPUs       givenCPUs               `json:"cpus,omitzero"`
 	NodeLabels map[string]string       `json:"nodeLabels,omitempty"`
 	EarlierRun bool                    `json:"earlierRun,omitempty"`
 	Replaced   bool                    `json:"replaced,omitempty"`
 	Refused    string                  `json:"refused,omitempty"`
 	Halted     bool                    `json:"halted,omitempty"`
+}
+
+// givenCPUs are the CPUs that the pod's containers are to run on.
+type givenCPUs struct {
+	Shared string            `json:"shared,omitempty"`
+	Own    map[string]string `json:"own,omitempty"`
+	All    string            `json:"all,omitempty"`
 }
 
 // givenSandbox is a sandbox of revision u1 with the ID s<attempt>. It is ready unless it is lost.
@@ -154,6 +162,7 @@ type givenContainer struct {
 	Sidecar           int       `json:"sidecar,omitempty"`
 	PreStop           bool      `json:"preStop,omitempty"`
 	Resources         string    `json:"resources,omitempty"`
+	CPUs              string    `json:"cpus,omitempty"`
 	Reaped            bool      `json:"reaped,omitempty"`
 }
 
@@ -238,7 +247,7 @@ func (g given) into(in *Input) {
 		in.After = append(in.After, pod.Key{Namespace: namespace, Name: name})
 	}
 	in.Evicted, in.Since, in.Limits.Override, in.MaxBackoff = g.Evicted, g.Began.time(), g.MaxGrace.duration(), time.Duration(g.MaxBackoff)
-	in.Machine, in.NodeLabels = Machine{Has: g.Node, Used: g.Used}, g.NodeLabels
+	in.Machine, in.NodeLabels = Machine{Has: g.Node, Used: g.Used, CPUs: pod.CPUs(g.CPUs)}, g.NodeLabels
 	in.Earlier, in.Replaced, in.Refused = g.EarlierRun, g.Replaced, g.Refused
 	if g.Halted {
 		in.Limits.Shutdown = new(time.Hour) // longer than the grace periods of the cases
@@ -271,7 +280,7 @@ func (g given) into(in *Input) {
 func (g givenContainer) container() pod.Container {
 	c := ctr(g.Name, g.Attempt, g.State)
 	c.ExitCode, c.Reason, c.Backoff, c.RestartGeneration = g.ExitCode, g.Reason, g.Backoff, g.RestartGeneration
-	c.Sidecar, c.PreStop, c.Resources, c.Reaped = g.Sidecar, g.PreStop, g.Resources, g.Reaped
+	c.Sidecar, c.PreStop, c.Resources, c.CPUs, c.Reaped = g.Sidecar, g.PreStop, g.Resources, g.CPUs, g.Reaped
 	c.UID, c.Boot = cmp.Or(g.UID, c.UID), cmp.Or(g.Boot, c.Boot)
 	if g.Grace != nil {
 		c.Grace = time.Duration(*g.Grace)

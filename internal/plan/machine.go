@@ -19,6 +19,7 @@ type Machine struct {
 	// by resource.
 	Holders   map[v1.ResourceName][]pod.Key
 	Unhealthy map[v1.ResourceName]int
+	CPUs      pod.CPUs // of this pod
 }
 
 // Lack returns which of the requested resources does not fit into what the machine has beside what is used by
@@ -81,9 +82,7 @@ func (m Machine) about(name v1.ResourceName) string {
 	return out.String()
 }
 
-// needsDevices reports that a container of p needs a device, which one sandbox at a time can have.
-func needsDevices(p *v1.Pod) bool {
-	return slices.ContainsFunc(pod.AllContainers(p), func(c *v1.Container) bool {
-		return pod.HasDevice(c.Resources.Limits)
-	})
+// isExclusive reports that the pod needs what one sandbox at a time can have: devices, or CPUs of its own.
+func (m Machine) isExclusive(p *v1.Pod) bool {
+	return pod.NeedsDevices(p) || m.CPUs.Shared != "" && pod.HasOwnCPUs(p)
 }

@@ -51,11 +51,13 @@ func AdditionalRequests(from, to *v1.Pod) v1.ResourceList {
 // resize plans the change of a running instance's CPU and memory if they differ from what the pod
 // has been allocated.
 func (s containers) resize(c *v1.Container, last pod.Container) {
-	to := pod.ResourcesOf(s.Pod, c)
-	if to == last.Resources {
+	to, cpus := pod.ResourcesOf(s.Pod, c), s.Machine.CPUs.Of(c.Name, last.CPUs)
+	if to == last.Resources && cpus == last.CPUs {
 		return
 	}
-	s.plan.resizing()
+	if to != last.Resources {
+		s.plan.resizing()
+	}
 	if pod.NeedsRestart(c, last.Resources, to) {
 		s.plan.add(RestartForResize{ID: last.ID, Container: c.Name})
 		return
@@ -67,7 +69,7 @@ func (s containers) resize(c *v1.Container, last pod.Container) {
 			return
 		}
 	}
-	s.plan.add(Resize{ID: last.ID, Container: c.Name, To: to})
+	s.plan.add(Resize{ID: last.ID, Container: c.Name, To: to, CPUs: cpus})
 }
 
 // ResizeRestart returns the failure that terminates an instance of the named container so that a new

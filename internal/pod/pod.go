@@ -111,6 +111,8 @@ type Container struct {
 type Process struct {
 	// Resources is the CPU and memory that the instance runs with, in the format of ResourcesOf.
 	Resources string
+	// CPUs are the CPUs that it was put on, in the kernel's format; "" if it never was.
+	CPUs string `json:",omitzero"`
 	// User is the user of the process, in the format of UserOf; "" if it is not known, as long as
 	// the instance is Created, for example.
 	User string `json:",omitzero"`

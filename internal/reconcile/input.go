@@ -114,15 +114,20 @@ func (w *worker) isReserved(seen pod.Observed) bool {
 }
 
 // machine returns what the machine has and what other pods have requested, if the worker's pod needs resources.
-func (w *worker) machine(seen pod.Observed) plan.Machine {
+func (w *worker) machine(seen pod.Observed) (m plan.Machine) {
 	if w.state.Pod == nil {
-		return plan.Machine{}
+		return m
 	}
 	requests, resized := plan.Requests(w.state.Pod), w.state.Resized != nil
-	if !resized && len(requests) == 0 {
-		return plan.Machine{}
+	if resized || len(requests) > 0 {
+		m = w.shared.resources.Machine(w.key, w.mailbox, requests, resized || !w.isReserved(seen))
 	}
-	return w.shared.resources.Machine(w.key, w.mailbox, requests, resized || !w.isReserved(seen))
+	var sandbox string
+	if mine, _ := seen.Split(w.state.Pod.UID); len(mine.Sandboxes) > 0 {
+		sandbox = mine.Sandboxes[0].ID
+	}
+	m.CPUs = w.shared.resources.CPUs(w.mailbox, sandbox, w.state.Pod)
+	return m
 }
 
 // after returns the pods that the worker's pod still has to wait for.

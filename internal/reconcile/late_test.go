@@ -50,11 +50,11 @@ func (h *hungShims) SignalContainer(ctx context.Context, id, signal string) erro
 }
 
 // ResizeContainer implements runtime.Containers.
-func (h *hungShims) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error {
+func (h *hungShims) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container, cpus string) error {
 	if err := h.ask(ctx, id); err != nil {
 		return err
 	}
-	return h.Runtime.ResizeContainer(ctx, id, p, c)
+	return h.Runtime.ResizeContainer(ctx, id, p, c, cpus)
 }
 
 func withHungShims(t *testing.T, images map[string]fake.Script) (*house, *hungShims) {

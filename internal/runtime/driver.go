@@ -51,7 +51,7 @@ type Driver interface {
 	// ctx if it does not know that nothing of the instance is left.
 	StartContainer(ctx context.Context, s Start) error
 	// ResizeContainer implements ResizeContainer of Containers.
-	ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error
+	ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container, cpus string) error
 	// SignalContainer implements SignalContainer of Containers; signal is never empty.
 	SignalContainer(ctx context.Context, id, signal string) error
 	// KillRemains kills the processes that may still run of an instance for which the engine knows

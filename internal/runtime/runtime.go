@@ -80,6 +80,8 @@ type Start struct {
 	Image pod.Image
 	// VolumeImages are the IDs of the images that Mounts has as volumes, by volume name.
 	VolumeImages map[string]string
+	// CPUs are the CPUs to run on, in the kernel's format; "" if all.
+	CPUs string
 	// Env holds the container's own variables, resolved. The container's command and arguments may
 	// refer to them.
 	Env []pod.Variable
@@ -101,9 +103,10 @@ type Containers interface {
 	// there is no instance.
 	StartContainer(ctx context.Context, s Start) error
 	// ResizeContainer sets the CPU and memory of a running instance, and of its pod, to the values
-	// in the manifest. It ignores an instance that does not run. A memory limit below the memory in
-	// use is an error and never kills a process.
-	ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error
+	// in the manifest, and puts it on the CPUs, which are in the kernel's format, unless they are "". It
+	// ignores an instance that does not run. A memory limit below the memory in use is an error and never
+	// kills a process.
+	ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container, cpus string) error
 	// SignalContainer sends a signal to the main process of the instance; it sends KILL to all of
 	// its processes.
 	SignalContainer(ctx context.Context, id string, signal string) error

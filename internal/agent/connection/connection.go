@@ -99,6 +99,8 @@ type Options struct {
 	// Devices are the device resources that pods may request in limits, each with the CDI names of
 	// its devices.
 	Devices map[v1.ResourceName][]string
+	// CPUs are the machine's CPUs and their policy.
+	CPUs device.CPUs
 	// PluginsDir is where OpenBound gets in contact with the machine's plugins: /var/lib/kubelet. Empty: it
 	// does not.
 	PluginsDir string

@@ -26,7 +26,7 @@ func (o Options) contact() (*plugins.Contact, error) {
 // allocator returns what allocates the machine's devices.
 func (o Options) allocator() *device.Devices {
 	return device.New(device.Options{
-		Dirs: o.Dirs, Named: o.Devices, Plugins: o.plugins.Devices(),
+		Dirs: o.Dirs, Named: o.Devices, Plugins: o.plugins.Devices(), CPUs: o.CPUs,
 		Present: func() (map[string]bool, error) { return presentSandboxes(o.Store) },
 	})
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
@@ -34,7 +36,16 @@ type Config struct {
 	// as example.com/gpu, each with the CDI names of its devices, such as example.com/gpu=0. A
 	// device belongs to one pod at a time.
 	Devices map[v1.ResourceName][]string `json:"devices,omitempty"`
+	// CPUPolicy is none, which is the default, or static: containers of Guaranteed pods that limit their CPU to a
+	// whole number have so many CPUs for themselves.
+	CPUPolicy string `json:"cpuPolicy,omitempty"`
+	// ReservedCPUs are the CPUs that no container has for itself, in the kernel's format, such as 0-1. What they
+	// can do is not offered to pods. The static policy needs at least one.
+	ReservedCPUs *intstr.IntOrString `json:"reservedCPUs,omitempty"`
 }
+
+// staticPolicy is the value of CPUPolicy with which containers may have CPUs for themselves.
+const staticPolicy = "static"
 
 // ReadConfig reads a YAML file. An unknown field is an error.
 func ReadConfig(path string) (Config, error) {
@@ -69,6 +80,14 @@ func parseConfig(text []byte) (Config, error) {
 	}
 	if err := verifyDevices(out.Devices); err != nil {
 		return out, fmt.Errorf("devices.%w", err)
+	}
+	if reserved, err := out.reserved(); err != nil {
+		return out, fmt.Errorf("reservedCPUs: %w", err)
+	} else if out.CPUPolicy == staticPolicy && reserved.IsEmpty() {
+		return out, errors.New("reservedCPUs: must have a CPU, such as 0, which cpuPolicy: static keeps for all others")
+	}
+	if out.CPUPolicy != "" && out.CPUPolicy != "none" && out.CPUPolicy != staticPolicy {
+		return out, fmt.Errorf("cpuPolicy: %q must be none or %s", out.CPUPolicy, staticPolicy)
 	}
 	return out, nil
 }

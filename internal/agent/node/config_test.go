@@ -23,7 +23,16 @@ func TestConfig(t *testing.T) {
 		"runtimeClasses:\n  a: {}\n":                        "names neither runtime nor binaryName",
 		"runtimeClasses:\n  a: {binary: crun}\n":            "unknown field",
 		"classes: {}\n":                                     "unknown field",
-		"- a\n":                                             "must be an object, not a list",
+		"runtimeClasses: {a: {runtime: r, binaryName: b}}\ncpuPolicy: none\nreservedCPUs: 0,2-3\n":   "",
+		"runtimeClasses: {a: {runtime: r, binaryName: b}}\ncpuPolicy: static\nreservedCPUs: 0\n":     "",
+		"runtimeClasses: {a: {runtime: r, binaryName: b}}\ncpuPolicy: static\nreservedCPUs: \"1\"\n": "",
+		"cpuPolicy: static\n":                    "reservedCPUs: must have a CPU",
+		"cpuPolicy: Static\nreservedCPUs: 0\n":   `cpuPolicy: "Static" must be none or static`,
+		"reservedCPUs: 3-1\n":                    "reservedCPUs: ",
+		"reservedCPUs: -1\n":                     "reservedCPUs: ",
+		"cpuPolicy: static\nreservedCPUs: ''\n":  "reservedCPUs: must have a CPU",
+		"cpuPolicy: static\nreservedCPUs: [0]\n": "reservedCPUs",
+		"- a\n":                                  "must be an object, not a list",
 	} {
 		path := filepath.Join(t.TempDir(), "node.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -63,7 +63,7 @@ func (r *Run) Add(f *pflag.FlagSet) {
 		"sysctls that pods may set in addition to the safe ones (kernel.msg*,net.core.somaxconn)")
 	f.StringSliceVar(&r.cdiDirs, "cdi-spec-dirs", []string{"/etc/cdi", "/var/run/cdi"},
 		"directories of CDI specifications, for devices that pods request by annotations cdi.k8s.io/…")
-	f.StringVar(&r.nodeConfig, "node-config", "", "file with the runtime classes and devices of this node")
+	f.StringVar(&r.nodeConfig, "node-config", "", "file with the runtime classes, devices and CPU policy of this node")
 	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "maximum number of processes per pod; -1: no limit")
 	f.StringVar(&r.cgroupDriver, "cgroup-driver", string(oci.Cgroupfs),
 		"driver that manages the pods' cgroups: cgroupfs, or systemd for slices and scopes")
@@ -108,13 +108,16 @@ func (r *Run) Options(f *pflag.FlagSet, o *agent.Options) error {
 		return err
 	}
 	o.Connect.AllowedSysctls, o.Connect.CDIDirs = r.allowedSysctls, r.cdiDirs
+	var config node.Config
 	if r.nodeConfig != "" {
-		config, err := node.ReadConfig(r.nodeConfig)
-		if err != nil {
+		if config, err = node.ReadConfig(r.nodeConfig); err != nil {
 			return fmt.Errorf("--node-config: %w", err)
 		}
-		o.Connect.RuntimeClasses, o.Connect.Devices = config.Classes(), config.Devices
 	}
+	if o.Connect.CPUs, err = config.CPUs(o.Log); err != nil {
+		return fmt.Errorf("--node-config: %s: %w", r.nodeConfig, err)
+	}
+	o.Connect.RuntimeClasses, o.Connect.Devices = config.Classes(), config.Devices
 	if o.Connect.CgroupDriver, err = cgroupDriver(r.cgroupDriver, cgroup.HasSystemd()); err != nil {
 		return err
 	}

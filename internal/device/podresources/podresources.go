@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/utils/cpuset"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/device"
@@ -93,7 +94,7 @@ func (s *Server) Get(
 func (s *Server) GetAllocatableResources(
 	context.Context, *podresources.AllocatableResourcesRequest,
 ) (*podresources.AllocatableResourcesResponse, error) {
-	out := &podresources.AllocatableResourcesResponse{}
+	out := &podresources.AllocatableResourcesResponse{CpuIds: numbers(s.o.Devices.CPUPolicy().Allocatable())}
 	all := s.o.Devices.All()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		for _, id := range slices.Sorted(maps.Keys(all[name])) {
@@ -115,6 +116,10 @@ func (s *Server) of(
 	add := func(c *v1.Container) {
 		of := &podresources.ContainerResources{Name: c.Name}
 		for _, name := range slices.Sorted(maps.Keys(held[c.Name])) {
+			if name == v1.ResourceCPU {
+				of.CpuIds = numbers(device.CPUSet(held[c.Name][name]))
+				continue
+			}
 			for _, id := range held[c.Name][name] {
 				of.Devices = append(of.Devices, entries(name, id, near[name][id].NUMA)...)
 			}
@@ -129,6 +134,15 @@ func (s *Server) of(
 	}
 	for i := range p.Spec.Containers {
 		add(&p.Spec.Containers[i])
+	}
+	return out
+}
+
+// numbers returns the numbers of CPUs; nil if there are none.
+func numbers(set cpuset.CPUSet) []int64 {
+	var out []int64
+	for _, id := range set.List() {
+		out = append(out, int64(id))
 	}
 	return out
 }

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/utils/cpuset"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/device"
@@ -54,6 +55,9 @@ func written(p *podresources.PodResources) string {
 				line += fmt.Sprintf("@%d", n.ID)
 			}
 		}
+		if len(c.CpuIds) > 0 {
+			line += fmt.Sprint(" CPUs ", c.CpuIds)
+		}
 		out = append(out, line)
 	}
 	return strings.Join(out, "; ")
@@ -65,14 +69,18 @@ func TestServer(t *testing.T) {
 	d := device.New(device.Options{
 		Dirs: layout.Dirs{Run: dir}, Plugins: standIn{}, Named: map[v1.ResourceName][]string{"example.com/log": {"v/c=0"}},
 		Present: func() (map[string]bool, error) { return map[string]bool{"s": true}, nil },
+		CPUs:    device.CPUs{Static: true, All: cpuset.New(0, 1, 2), Reserved: cpuset.New(0)},
 	})
 	asks := func(name, number string) v1.Container {
-		list := v1.ResourceList{gpu: resource.MustParse(number)}
+		list := v1.ResourceList{
+			gpu: resource.MustParse(number), v1.ResourceCPU: resource.MustParse("1"), v1.ResourceMemory: resource.MustParse("1Mi"),
+		}
 		return v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: list, Requests: list}}
 	}
-	sidecar := v1.Container{Name: "sidecar", RestartPolicy: new(v1.ContainerRestartPolicyAlways)}
+	half := v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m"), v1.ResourceMemory: resource.MustParse("1Mi")}}
+	sidecar := v1.Container{Name: "sidecar", RestartPolicy: new(v1.ContainerRestartPolicyAlways), Resources: half}
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-n"}, Spec: v1.PodSpec{
-		InitContainers: []v1.Container{asks("init", "1"), sidecar}, Containers: []v1.Container{asks("main", "2"), {Name: "none"}},
+		InitContainers: []v1.Container{asks("init", "1"), sidecar}, Containers: []v1.Container{asks("main", "2"), {Name: "none", Resources: half}},
 	}}
 	if err := d.Acquire(t.Context(), "s", p); err != nil {
 		t.Fatal(err)
@@ -95,7 +103,7 @@ func TestServer(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	const want = "default/web-n/sidecar; default/web-n/main example.com/gpu=a@0 example.com/gpu=a@1 example.com/gpu=b; default/web-n/none"
+	const want = "default/web-n/sidecar; default/web-n/main example.com/gpu=a@0 example.com/gpu=a@1 example.com/gpu=b CPUs [1]; default/web-n/none"
 	client := podresources.NewPodResourcesListerClient(conn)
 	all, err := client.List(t.Context(), &podresources.ListPodResourcesRequest{})
 	if err != nil || len(all.PodResources) != 1 || written(all.PodResources[0]) != want {
@@ -110,7 +118,7 @@ func TestServer(t *testing.T) {
 		t.Errorf("of another namespace: %v", err)
 	}
 	has, err := client.GetAllocatableResources(t.Context(), &podresources.AllocatableResourcesRequest{})
-	if err != nil || len(has.Devices) != 4 {
+	if err != nil || len(has.Devices) != 4 || fmt.Sprint(has.CpuIds) != "[1 2]" {
 		t.Errorf("%v, %v", has, err)
 	}
 	cancel()

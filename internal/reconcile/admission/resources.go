@@ -9,6 +9,7 @@
 package admission
 
 import (
+	"context"
 	"maps"
 	"sync"
 
@@ -38,8 +39,12 @@ type Resources struct {
 type Devices interface {
 	// Offered returns what is offered to pods now, by resource.
 	Offered() map[v1.ResourceName]pod.DeviceOffer
-	// OnChange makes f be called after that has changed. f does not block.
+	// OnChange makes f be called after that, or the CPUs that containers share, have changed. f does not block.
 	OnChange(f func())
+	// CPUs returns the CPUs that the containers of p are to run on. Its sandbox has the ID; "" if it has none.
+	CPUs(sandbox string, p *v1.Pod) pod.CPUs
+	// Acquire chooses the devices and the own CPUs of p, unless it has them.
+	Acquire(ctx context.Context, sandbox string, p *v1.Pod) error
 	// Health returns the health of the devices that the containers of p have. Its sandbox has the ID.
 	Health(sandbox string, p *v1.Pod) map[string][]v1.ResourceStatus
 }
@@ -73,6 +78,36 @@ func (r *Resources) machine(requests v1.ResourceList) plan.Machine {
 		m.Unhealthy[name] = offer.Unhealthy
 	}
 	return m
+}
+
+// CPUs returns the CPUs that the containers of p are to run on, and notifies w when those that it shares with other
+// pods change. Its sandbox has the ID; "" if it has none.
+func (r *Resources) CPUs(w Waiter, sandbox string, p *v1.Pod) pod.CPUs {
+	if r.devices == nil {
+		return pod.CPUs{}
+	}
+	now := r.devices.CPUs(sandbox, p)
+	if now.Shared == "" {
+		return now
+	}
+	r.mu.Lock()
+	r.waiting[w] = true
+	r.mu.Unlock()
+	return r.devices.CPUs(sandbox, p) // what changed meanwhile is not missed
+}
+
+// ChooseCPUs returns the CPUs to put a container of p on, which was put on last. It chooses those that are to be its
+// own, if they have not been chosen, and gives those back that are not any more.
+func (r *Resources) ChooseCPUs(ctx context.Context, sandbox string, p *v1.Pod, container, last string) (string, error) {
+	if r.devices == nil {
+		return "", nil
+	}
+	if r.devices.CPUs(sandbox, p).Shared != "" {
+		if err := r.devices.Acquire(ctx, sandbox, p); err != nil {
+			return "", err
+		}
+	}
+	return r.devices.CPUs(sandbox, p).Of(container, last), nil
 }
 
 // Hold records what a pod on the machine has requested, whether it fits or not.

@@ -213,7 +213,7 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 		}
 		return e.life.Hooks.PreStop(ctx, *s, seen, a)
 	case plan.Resize:
-		err := e.starter.resize(ctx, s.Pod, a)
+		err := e.starter.resize(ctx, s.Pod, seen, a)
 		return e.failures.Keep(s.Pod, plan.FailureResize+a.Container, record.ReasonResize, err)
 	case plan.Allocate:
 		e.starter.allocate(s, a.Anew)

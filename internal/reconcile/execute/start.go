@@ -75,6 +75,10 @@ func (t *starter) startContainer(
 	if err != nil {
 		return err
 	}
+	cpus, err := t.resources.ChooseCPUs(ctx, sandbox.ID, s.Pod, c.Name, "")
+	if err != nil {
+		return err
+	}
 	return admission.Within(ctx, t.slot, func(ctx context.Context) error {
 		err := t.containers.StartContainer(ctx, runtime.Start{
 			Pod:               s.Pod,
@@ -85,6 +89,7 @@ func (t *starter) startContainer(
 			RestartGeneration: a.RestartGeneration,
 			Image:             image,
 			VolumeImages:      volumeImages,
+			CPUs:              cpus,
 			Env:               in.Env,
 			Mounts:            mounts,
 		})
@@ -97,9 +102,17 @@ func (t *starter) startContainer(
 }
 
 // resize resizes an instance and waits at most runtime.Timeout.
-func (t *starter) resize(ctx context.Context, p *v1.Pod, a plan.Resize) error {
+func (t *starter) resize(ctx context.Context, p *v1.Pod, seen pod.Observed, a plan.Resize) error {
 	return admission.InTime(ctx, func(ctx context.Context) error {
-		return t.containers.ResizeContainer(ctx, a.ID, p, pod.FindContainer(p, a.Container))
+		var sandbox string
+		if mine, _ := seen.Split(p.UID); len(mine.Sandboxes) > 0 {
+			sandbox = mine.Sandboxes[0].ID
+		}
+		cpus, err := t.resources.ChooseCPUs(ctx, sandbox, p, a.Container, a.CPUs)
+		if err != nil {
+			return err
+		}
+		return t.containers.ResizeContainer(ctx, a.ID, p, pod.FindContainer(p, a.Container), cpus)
 	})
 }
 

@@ -71,8 +71,10 @@ func (r *Runtime) newInstance(s runtime.Start) pod.Container {
 		Name: c.Name, UID: p.UID, SandboxID: s.Sandbox.ID,
 		Attempt: s.Attempt, Backoff: s.Backoff, RestartGeneration: s.RestartGeneration, Boot: r.o.Boot(),
 		State: pod.Created, StartedAt: r.o.now(),
-		Process: pod.Process{Resources: pod.ResourcesOf(p, c), VolumeImages: pod.VolumeImagesOf(s.VolumeImages)},
-		Image:   c.Image, ImageID: s.Image.ID, Termination: pod.Termination{StopSignal: s.Image.StopSignal},
+		Process: pod.Process{
+			Resources: pod.ResourcesOf(p, c), CPUs: s.CPUs, VolumeImages: pod.VolumeImagesOf(s.VolumeImages),
+		},
+		Image: c.Image, ImageID: s.Image.ID, Termination: pod.Termination{StopSignal: s.Image.StopSignal},
 		Sidecar: pod.SidecarOrder(p, c.Name), Notes: pod.NotesAtStart(c),
 	}
 	if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil {
@@ -236,8 +238,10 @@ func (r *Runtime) find(id string) (*checkpoint.Checkpoint, *pod.Container) {
 }
 
 // ResizeContainer implements runtime.Containers.
-func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, spec *v1.Container) error {
-	if err := r.o.Driver.ResizeContainer(ctx, id, p, spec); err != nil {
+func (r *Runtime) ResizeContainer(
+	ctx context.Context, id string, p *v1.Pod, spec *v1.Container, cpus string,
+) error {
+	if err := r.o.Driver.ResizeContainer(ctx, id, p, spec, cpus); err != nil {
 		return err
 	}
 	c, kept := r.find(id)
@@ -247,6 +251,9 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, spe
 	return r.o.Store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
 		if i := c.Instance(id); i != nil {
 			i.Resources = pod.ResourcesOf(p, spec)
+			if cpus != "" {
+				i.CPUs = cpus
+			}
 		}
 	})
 }

@@ -159,7 +159,7 @@ func (r *Engine) end(c *container, code int, reason string) {
 }
 
 // ResizeContainer records the call and sends a wakeup.
-func (r Driver) ResizeContainer(ctx context.Context, id string, _ *v1.Pod, _ *v1.Container) error {
+func (r Driver) ResizeContainer(ctx context.Context, id string, _ *v1.Pod, _ *v1.Container, _ string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "ResizeContainer", id); err != nil {

@@ -53,7 +53,7 @@ func testResize(t *testing.T, s subject) {
 	} {
 		size(tt.memory, tt.cpu)
 		for range 2 {
-			must(t, s.ResizeContainer(t.Context(), c.ID, p, main))
+			must(t, s.ResizeContainer(t.Context(), c.ID, p, main, ""))
 		}
 		if got := s.instance(t, start); got.Resources != pod.ResourcesOf(p, main) ||
 			got.ID != c.ID || got.PID != c.PID {
@@ -83,7 +83,7 @@ func testResize(t *testing.T, s subject) {
 		}
 		had := pod.ResourcesOf(p, main)
 		size("16Mi", "1")
-		err := s.ResizeContainer(t.Context(), c.ID, p, main)
+		err := s.ResizeContainer(t.Context(), c.ID, p, main, "")
 		if got := s.instance(t, start); err == nil || got.Resources != had ||
 			got.PID != c.PID || got.State != pod.Running {
 			t.Errorf("a limit below what is used: %v, %+v", err, got)
@@ -91,8 +91,8 @@ func testResize(t *testing.T, s subject) {
 	}
 	must(t, s.SignalContainer(t.Context(), c.ID, "KILL"))
 	s.ended(t, start)
-	must(t, s.ResizeContainer(t.Context(), c.ID, p, main))
-	must(t, s.ResizeContainer(t.Context(), "missing", p, main))
+	must(t, s.ResizeContainer(t.Context(), c.ID, p, main, ""))
+	must(t, s.ResizeContainer(t.Context(), "missing", p, main, ""))
 	s.remove(t, p)
 }
 
@@ -125,7 +125,7 @@ func testMemory(t *testing.T, s subject) {
 	held("25165824")
 	for size, want := range map[string]string{"48Mi": "50331648", "16Mi": "16777216"} { // in any order
 		p.Spec.Containers[0].Resources.Limits[v1.ResourceMemory] = resource.MustParse(size)
-		must(t, s.ResizeContainer(t.Context(), c.ID, p, start.Container))
+		must(t, s.ResizeContainer(t.Context(), c.ID, p, start.Container, ""))
 		held(want)
 	}
 	start.Container = &p.Spec.Containers[1]

@@ -94,6 +94,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"security contexts", testSecurity},
 		{"sidecars", testSidecar},
 		{"resize of a running instance", testResize},
+		{"CPUs to run on", testCPUs},
 		{"a limit of memory", testMemory},
 		{"devices", testDevices},
 		{"user namespaces", testOwnUsers},

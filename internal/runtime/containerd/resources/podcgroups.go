@@ -18,12 +18,11 @@ import (
 	"podrun.io/podrun/internal/sys/memo"
 )
 
-// PodCgroupsOptions configure PodCgroups. All but MaxPids are required.
+// PodCgroupsOptions configure PodCgroups. All are required.
 type PodCgroupsOptions struct {
 	Machine *Machine
 	Orphans *orphan.Cleaner
-	// MaxPids is the maximum number of processes in a pod; 0 means no limit.
-	MaxPids int64
+	Rules   oci.PodRules
 	Log     *slog.Logger
 }
 
@@ -33,7 +32,7 @@ type PodCgroups struct {
 	tree    *cgroup.Tree
 	machine *Machine
 	orphans *orphan.Cleaner
-	maxPids int64
+	rules   oci.PodRules
 	log     *slog.Logger
 	// classConfigured is set when the cgroup of the best-effort class has been configured.
 	classConfigured atomic.Bool
@@ -44,7 +43,7 @@ type PodCgroups struct {
 
 // NewPodCgroups returns PodCgroups.
 func NewPodCgroups(o PodCgroupsOptions) *PodCgroups {
-	return &PodCgroups{tree: o.Machine.cgroups, machine: o.Machine, orphans: o.Orphans, maxPids: o.MaxPids, log: o.Log}
+	return &PodCgroups{tree: o.Machine.cgroups, machine: o.Machine, orphans: o.Orphans, rules: o.Rules, log: o.Log}
 }
 
 // Create creates the cgroup of a pod and sets its resources.
@@ -71,7 +70,7 @@ func (g *PodCgroups) limit(p *v1.Pod, driver oci.Driver) error {
 		}
 		g.classConfigured.Store(true)
 	}
-	resources := oci.PodResources(p, g.maxPids)
+	resources := oci.PodResources(p, g.rules)
 	if resources == nil {
 		return nil
 	}
@@ -123,7 +122,7 @@ func (g *PodCgroups) fits(dir string, to *specs.LinuxResources) error {
 
 // resize sets the pod's own cgroup to the current sum of its containers.
 func (g *PodCgroups) resize(p *v1.Pod, driver oci.Driver) error {
-	resources := oci.PodUpdate(p, g.maxPids)
+	resources := oci.PodUpdate(p, g.rules)
 	if resources == nil {
 		return nil
 	}

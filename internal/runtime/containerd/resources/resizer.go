@@ -48,7 +48,7 @@ func NewResizer(o ResizerOptions) *Resizer {
 }
 
 // ResizeContainer implements runtime.Driver.
-func (r *Resizer) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error {
+func (r *Resizer) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container, cpus string) error {
 	ctx = r.client.Context(ctx)
 	record, there, err := r.lookup.Record(ctx, id)
 	if err != nil || !there {
@@ -59,11 +59,11 @@ func (r *Resizer) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 	if err != nil {
 		return err
 	}
-	update := oci.Update(oci.Input{Pod: p, Container: c, Machine: machine, CgroupV2: cgroup.Unified()})
+	update := oci.Update(oci.Input{Pod: p, Container: c, CPUs: cpus, Machine: machine, CgroupV2: cgroup.Unified()})
 	own := instance.CgroupOf(record)
 	err = errors.Join(
 		r.cgroups.fits(own, update),
-		r.cgroups.fits(path.Dir(own), oci.PodUpdate(p, r.cgroups.maxPids)),
+		r.cgroups.fits(path.Dir(own), oci.PodUpdate(p, r.cgroups.rules)),
 	)
 	if err != nil {
 		if r.hasExited(ctx, id) {

@@ -183,7 +183,7 @@ func (st *ContainerStarter) prepare(ctx context.Context, s runtime.Start) (*laun
 		Group:      l.group,
 		Namespaces: st.namespaces(s.Sandbox),
 		Hostname:   hostname, User: user.User, GroupEntries: user.GroupEntries,
-		Env: s.Env, Mounts: mounts, CgroupV2: cgroup.Unified(), Driver: driver,
+		Env: s.Env, Mounts: mounts, CPUs: s.CPUs, CgroupV2: cgroup.Unified(), Driver: driver,
 		Machine: machine,
 	}
 	if err := st.setDevices(ctx, l); err != nil {
