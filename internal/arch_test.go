@@ -45,7 +45,8 @@ var rooms = map[string]room{
 	"internal/agent/selection":             {imports: "agent/owner checkpoint pod runtime"},
 	"internal/agent/shutdown":              {imports: "nodeshutdown pod reconcile"},
 	"internal/agent/sources":               {imports: "agent/owner agent/record checkpoint checkpoint/layout manifest manifest/changes manifest/mux manifest/source manifest/source/exec manifest/source/file manifest/source/http manifest/support manifest/validate pod sys workload"},
-	"internal/pod":                         {pure: true},
+	"internal/pod":                         {pure: true, imports: "pod/quantity"},
+	"internal/pod/quantity":                {pure: true},
 	"internal/checkpoint/layout":           {pure: true, imports: "pod"},
 	"internal/plan":                        {pure: true, imports: "pod"},
 	"internal/status":                      {pure: true, touches: "file.go workloads.go", imports: "pod plan manifest checkpoint/layout sys workload workload/cronjobs"},
@@ -74,13 +75,13 @@ var rooms = map[string]room{
 	"internal/manifest/source/exec":        {imports: "manifest manifest/decode manifest/source manifest/support manifest/validate sys"},
 	"internal/manifest/source/file":        {imports: "pod sys sys/watch manifest manifest/decode manifest/reader manifest/support manifest/validate sys/errtext sys/own workload"},
 	"internal/manifest/source/http":        {imports: "manifest manifest/decode manifest/source manifest/support manifest/validate sys sys/errtext sys/fileerror", pureFiles: "check.go redact.go"},
-	"internal/manifest/decode":             {},
+	"internal/manifest/decode":             {imports: "pod/quantity"},
 	"internal/manifest/support":            {imports: "manifest/decode manifest/kinds"},
 	"internal/manifest/verdict":            {imports: "manifest manifest/support manifest/validate oci workload"},
 	"internal/relist":                      {imports: "pod runtime", pureFiles: "diff.go"},
 	"internal/server/metrics":              {imports: "cgroup pod manifest probe relist gc runtime stats sys workload workload/cronjobs workload/jobs"},
 	"internal/cli":                         {imports: "manifest/decode status/summary"},
-	"internal/cli/printers":                {imports: "cli status/summary manifest manifest/changes manifest/edits manifest/minimal pod sys/fileerror"},
+	"internal/cli/printers":                {imports: "cli status/summary manifest manifest/changes manifest/edits manifest/minimal pod sys/fileerror pod/quantity"},
 	"internal/cli/query":                   {imports: "checkpoint cli cli/printers status/summary event checkpoint/layout manifest manifest/decode manifest/rollback pod status sys/watch workload workload/revisions"},
 	"internal/cli/logs":                    {imports: "cli cli/printers cli/query status/summary containerlog containerlog/cri plan pod"},
 	"internal/cli/describe":                {imports: "cli cli/printers cli/query status/summary containerlog containerlog/cri event checkpoint/layout manifest pod workload workload/jobs workload/revisions"},
@@ -90,7 +91,7 @@ var rooms = map[string]room{
 	"internal/cli/cp":                      {imports: "cli cli/query pod sys"},
 	"internal/cli/top":                     {imports: "cli cgroup cli/printers status/summary oci"},
 	"internal/cli/lint":                    {imports: "cli cli/convert cli/printers cli/query cli/query status/summary manifest manifest/source/file manifest/support manifest/validate pod sys sys/fileerror workload"},
-	"internal/cli/convert":                 {imports: "manifest/decode manifest/minimal pod sys/excerpt"},
+	"internal/cli/convert":                 {imports: "manifest/decode manifest/minimal pod sys/excerpt pod/quantity"},
 	"internal/cli/flags":                   {imports: "agent agent/connection agent/node agent/shutdown agent/sources cgroup containerlog gc checkpoint/layout manifest/support manifest/validate oci pod server sys/excerpt sys/fileerror"},
 	"internal/cli/request":                 {imports: "cli cli/query status/summary pod status workload workload/cronjobs workload/revisions"},
 	"internal/cli/pending":                 {imports: "agent agent/owner cli cli/flags cli/printers cli/query manifest manifest/changes pod"},
@@ -445,6 +446,25 @@ func isCall(e ast.Expr, names ...string) (*ast.CallExpr, bool) {
 	}
 	callee, ok := call.Fun.(*ast.SelectorExpr)
 	return call, ok && slices.Contains(names, callee.Sel.Name)
+}
+
+// TestQuantitiesAreParsedInOnePlace: what anybody may have written as a quantity is parsed within limits.
+func TestQuantitiesAreParsedInOnePlace(t *testing.T) {
+	for _, s := range sources(t) {
+		if !s.isProduct() || s.dir == "internal/pod/quantity" || s.dir == "internal/cli/flags" { // a flag is its user's
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			e, ok := n.(ast.Expr)
+			if call, is := isCall(e, "ParseQuantity", "MustParse"); ok && is && len(call.Args) == 1 {
+				_, constant := call.Args[0].(*ast.BasicLit)
+				if of, isName := call.Fun.(*ast.SelectorExpr).X.(*ast.Ident); isName && of.Name == "resource" && !constant {
+					s.errorf(t, n.Pos(), "use quantity.Parse")
+				}
+			}
+			return true
+		})
+	}
 }
 
 // isProduct reports whether the file is part of podrun itself.

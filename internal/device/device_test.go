@@ -48,6 +48,29 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// TestShareOfTooMany: counts that cannot be added up, of resources that nobody has, do no harm to others.
+func TestShareOfTooMany(t *testing.T) {
+	t.Parallel()
+	none, most := v1.ResourceName("x.kubernetes.io/y"), resource.MustParse("9223372036854775807")
+	p := &v1.Pod{}
+	for _, name := range []string{"a", "b", "c"} {
+		c := asking(name, "1")
+		c.Resources.Limits = v1.ResourceList{log: resource.MustParse("1"), none: most}
+		p.Spec.Containers = append(p.Spec.Containers, c)
+	}
+	has := map[v1.ResourceName][]string{log: {"a", "b", "c"}}
+	if got := share(p, "c", has); len(got) != 1 || got[log][0] != "c" {
+		t.Errorf("%v", got)
+	}
+	d := New(Options{
+		Dirs: layout.Dirs{Run: t.TempDir()}, Named: map[v1.ResourceName][]string{log: {"v/c=0", "v/c=1", "v/c=2"}},
+		Present: func() (map[string]bool, error) { return nil, nil },
+	})
+	if err := d.Acquire(t.Context(), "s", p); err == nil || !strings.Contains(err.Error(), "has "+string(none)) {
+		t.Error(err)
+	}
+}
+
 func TestDevices(t *testing.T) {
 	t.Parallel()
 	dirs := layout.Dirs{Run: t.TempDir()}

@@ -2,6 +2,7 @@ package device
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,7 +42,7 @@ func divide(p *v1.Pod, cpus bool, f func(c *v1.Container, name v1.ResourceName, 
 		for _, name := range slices.Sorted(maps.Keys(c.Resources.Limits)) {
 			number := 0
 			if limit := c.Resources.Limits[name]; pod.IsDevice(name) {
-				number = int(limit.Value())
+				number = int(min(limit.Value(), math.MaxInt32)) // a former podrun took more
 			} else if cpus && name == v1.ResourceCPU {
 				number = pod.OwnCPUs(p, c)
 			}

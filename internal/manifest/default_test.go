@@ -69,6 +69,9 @@ func FuzzLoad(f *testing.F) {
 	for _, text := range large {
 		f.Add([]byte(text(3)))
 	}
+	for _, name := range []string{"hugepages-18446744073709551616", "hugepages-1e99", "x.kubernetes.io/y", "memory"} {
+		f.Add([]byte(podHead + "  containers: [{name: a, image: 'b:1', resources: {limits: {" + name + ": 1e18}}}]\n"))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		loaded, err := Load(data, options("/a.yaml"))
 		again, err2 := Load(data, options("/a.yaml"))

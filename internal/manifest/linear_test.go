@@ -87,6 +87,45 @@ func TestLoadOfLongNumbers(t *testing.T) {
 	}
 }
 
+// TestLoadOfHostileQuantities: quantities beyond 64 bits, of which Kubernetes' type returns the lowest bits, and those
+// whose exponents it computes for hours, are refused wherever one may stand, and as soon as others.
+func TestLoadOfHostileQuantities(t *testing.T) {
+	t.Parallel()
+	container := func(fields string) string {
+		return podHead + "  containers:\n  - {name: a, image: 'b:1', " + fields + "}\n"
+	}
+	for _, quantity := range []string{
+		"18446744073709551616", "1234567890123456789e999999999", "1e999999999", "1e-999999999", "9223372036854775808",
+	} {
+		for place, text := range map[string]string{
+			"limits":      container("resources: {limits: {memory: " + quantity + "}}"),
+			"text":        container("resources: {limits: {memory: '" + quantity + "'}}"),
+			"requests":    container("resources: {requests: {cpu: " + quantity + "}}"),
+			"devices":     container("resources: {limits: {example.com/gpu: " + quantity + "}}"),
+			"huge pages":  container("resources: {limits: {cpu: 1, hugepages-" + quantity + ": 1}}"),
+			"divisor":     container("env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: " + quantity + "}}}]"),
+			"the pod's":   podHead + "  resources: {limits: {hugepages-" + quantity + ": 2Mi}}\n  containers: [{name: a, image: 'b:1'}]\n",
+			"size limit":  podHead + "  volumes: [{name: v, emptyDir: {sizeLimit: " + quantity + "}}]\n  containers: [{name: a, image: 'b:1'}]\n",
+			"annotation":  strings.Replace(container("tty: true"), "{name: x}", "{name: x, annotations: {kubernetes.io/ingress-bandwidth: '"+quantity+"'}}", 1),
+			"JSON number": `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"},"spec":{"containers":[{"name":"a","image":"b:1","resources":{"limits":{"memory":` + quantity + `}}}]}}`,
+		} {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := Load([]byte(text), options("/a.yaml"))
+			runtime.ReadMemStats(&after)
+			// Other tests run at the same time; a number of a hundred million digits takes more than they all do.
+			tiny := strings.Contains(quantity, "e-") // where a number may stand, it is 0
+			if bytes := after.TotalAlloc - before.TotalAlloc; err == nil && !tiny || bytes > 200<<20 {
+				t.Errorf("%s %s: %v, %d bytes", place, quantity, err, bytes)
+			}
+		}
+	}
+	_, err := Load([]byte(container("resources: {limits: {x.kubernetes.io/y: 2147483648}}")), options("/a.yaml"))
+	if err == nil || !strings.Contains(err.Error(), "must be at most 2147483647") {
+		t.Errorf("more devices than can be added up: %v", err)
+	}
+}
+
 func TestErrorsBeyondThoseKept(t *testing.T) {
 	t.Parallel()
 	_, err := Load([]byte(large["unknown fields"](1000)), options("/a.yaml"))

@@ -3,12 +3,11 @@ package oci
 import (
 	"fmt"
 	"maps"
+	"podrun.io/podrun/internal/pod"
 	"slices"
-	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // HugePages returns c's huge page limits in bytes, by page size in bytes; the pod's limits apply
@@ -25,9 +24,8 @@ func HugePages(p *v1.Pod, c *v1.Container) map[int64]int64 {
 func hugePages(limits v1.ResourceList) map[int64]int64 {
 	out := map[int64]int64{}
 	for name, limit := range limits {
-		text, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
-		if size, err := resource.ParseQuantity(text); ok && err == nil {
-			out[size.Value()] = limit.Value()
+		if size, ok := pod.PageSize(name); ok {
+			out[size] = limit.Value()
 		}
 	}
 	return out

@@ -5,7 +5,8 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/pod/quantity"
 )
 
 // Kubernetes' annotations that limit the bandwidth of a pod's network, as a quantity of bits per
@@ -37,11 +38,11 @@ func BandwidthOf(p *v1.Pod) Bandwidth {
 
 // ParseBandwidth parses the value of a bandwidth annotation into bits per second.
 func ParseBandwidth(text string) (int64, error) {
-	quantity, err := resource.ParseQuantity(text)
+	speed, err := quantity.Parse(text)
 	if err != nil {
 		return 0, fmt.Errorf("must be bits a second as a quantity, as in 10M: %w", err)
 	}
-	if bits := quantity.Value(); bits >= slowest && bits <= fastest {
+	if bits := speed.Value(); bits >= slowest && bits <= fastest {
 		return bits, nil
 	}
 	return 0, errors.New("must be from 1k to 1P bits a second")

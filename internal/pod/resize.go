@@ -6,6 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/pod/quantity"
 )
 
 // ofPod is the prefix of the resources of the pod as a whole in the format of ResourcesOf.
@@ -53,7 +55,7 @@ func SizeOf(p *v1.Pod) string {
 func read(spelled string) (own, pods v1.ResourceRequirements) {
 	for _, part := range strings.Split(spelled, ",") {
 		key, value, _ := strings.Cut(part, "=")
-		quantity, err := resource.ParseQuantity(value)
+		amount, err := quantity.Parse(value)
 		if err != nil {
 			continue // not written by ResourcesOf
 		}
@@ -69,7 +71,7 @@ func read(spelled string) (own, pods v1.ResourceRequirements) {
 		if *list == nil {
 			*list = v1.ResourceList{}
 		}
-		(*list)[v1.ResourceName(name)] = quantity
+		(*list)[v1.ResourceName(name)] = amount
 	}
 	return own, pods
 }

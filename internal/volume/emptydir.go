@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,7 +13,6 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
@@ -85,33 +85,31 @@ func (v *Volumes) mountHugePages(p *v1.Pod, dir string, e *v1.EmptyDirVolumeSour
 	if err != nil {
 		return err
 	}
-	options := mode + ",pagesize=" + strconv.FormatInt(size.Value(), 10)
+	options := mode + ",pagesize=" + strconv.FormatInt(size, 10)
 	if e.SizeLimit != nil && e.SizeLimit.Sign() > 0 {
 		options += ",size=" + strconv.FormatInt(e.SizeLimit.Value(), 10)
 	}
 	return v.mountMemory(p.UID, dir, "hugetlbfs", options)
 }
 
-func pageSize(p *v1.Pod, medium v1.StorageMedium) (resource.Quantity, error) {
+func pageSize(p *v1.Pod, medium v1.StorageMedium) (int64, error) {
 	if text, ok := strings.CutPrefix(string(medium), string(v1.StorageMediumHugePagesPrefix)); ok {
-		size, err := resource.ParseQuantity(text)
-		if err != nil || size.Sign() <= 0 {
-			return size, fmt.Errorf("medium %q names no size of pages", medium)
+		size, ok := pod.PageSize(v1.ResourceName(v1.ResourceHugePagesPrefix + text))
+		if !ok {
+			return 0, fmt.Errorf("medium %q names no size of pages", medium)
 		}
 		return size, nil
 	}
-	var found []resource.Quantity
+	var found []int64
 	for i := range p.Spec.Containers {
 		for name := range p.Spec.Containers[i].Resources.Requests {
-			text, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
-			size, err := resource.ParseQuantity(text)
-			if ok && err == nil && (len(found) == 0 || found[0].Cmp(size) != 0) {
+			if size, ok := pod.PageSize(name); ok && !slices.Contains(found, size) {
 				found = append(found, size)
 			}
 		}
 	}
 	if len(found) != 1 {
-		return resource.Quantity{}, fmt.Errorf(
+		return 0, fmt.Errorf(
 			"medium %q needs containers that request huge pages of one size, or a size as in HugePages-2Mi", medium)
 	}
 	return found[0], nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -107,7 +108,8 @@ func TestPageSize(t *testing.T) {
 		asks   []v1.ResourceName
 		want   string
 	}{
-		{"HugePages-2Mi", nil, "2Mi"}, {"HugePages", []v1.ResourceName{"hugepages-1Gi", "cpu"}, "1Gi"},
+		{"HugePages-2Mi", nil, "2097152"}, {"HugePages", []v1.ResourceName{"hugepages-1Gi", "cpu"}, "1073741824"},
+		{"HugePages-18446744073709551616", nil, "error"}, {"HugePages-1234567890123456789e999999999", nil, "error"},
 		{"HugePages", nil, "error"}, {"HugePages", []v1.ResourceName{"hugepages-1Gi", "hugepages-2Mi"}, "error"}, {"HugePages-x", nil, "error"},
 	} {
 		p := podWith()
@@ -115,7 +117,7 @@ func TestPageSize(t *testing.T) {
 			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{name: resource.MustParse("1")}}})
 		}
 		size, err := pageSize(p, c.medium)
-		got := size.String()
+		got := strconv.FormatInt(size, 10)
 		if err != nil {
 			got = "error"
 		}

@@ -10,6 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/pod/quantity"
 )
 
 // setPorts publishes ports: [[IP:]HOST:]CONTAINER[/PROTOCOL], each a number or a range, or the long form.
@@ -148,7 +150,7 @@ func (s *service) mount(name string, from v1.VolumeSource, target string, readOn
 // memory mounts a file system in memory.
 func (s *service) memory(name, target, size string) {
 	dir := &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}
-	if q, err := quantity(size); err == nil {
+	if q, err := amount(size); err == nil {
 		dir.SizeLimit = &q
 	}
 	s.mount(name, v1.VolumeSource{EmptyDir: dir}, target, false)
@@ -374,7 +376,7 @@ func setDeploy(s *service, v any) {
 }
 
 func (s *service) resource(to *v1.ResourceList, name v1.ResourceName, field string, v any) {
-	q, err := quantity(scalar(v))
+	q, err := amount(scalar(v))
 	if err != nil {
 		s.fail(field, err.Error())
 		return
@@ -385,14 +387,14 @@ func (s *service) resource(to *v1.ResourceList, name v1.ResourceName, field stri
 	(*to)[name] = q
 }
 
-// quantity reads a number with compose's units, which are powers of 1024: 64m is 64Mi.
-func quantity(text string) (resource.Quantity, error) {
+// amount reads a number with compose's units, which are powers of 1024: 64m is 64Mi.
+func amount(text string) (resource.Quantity, error) {
 	trimmed := strings.TrimRight(text, "bB")
 	units := map[byte]string{'k': "Ki", 'K': "Ki", 'm': "Mi", 'M': "Mi", 'g': "Gi", 'G': "Gi", 't': "Ti", 'T': "Ti"}
 	if last := len(trimmed) - 1; last > 0 && units[trimmed[last]] != "" {
 		trimmed = trimmed[:last] + units[trimmed[last]]
 	}
-	q, err := resource.ParseQuantity(trimmed)
+	q, err := quantity.Parse(trimmed)
 	if err != nil {
 		return q, fmt.Errorf("%q is no amount such as 0.5, 64m or 1g", text)
 	}

@@ -109,11 +109,11 @@ func TestSplit(t *testing.T) {
 func TestQuantity(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{"64m": "64Mi", "1g": "1Gi", "512kb": "512Ki", "100b": "100", "0.5": "500m", "2": "2"} {
-		if got, err := quantity(in); err != nil || got.String() != want {
+		if got, err := amount(in); err != nil || got.String() != want {
 			t.Errorf("%s: %s, %v", in, got.String(), err)
 		}
 	}
-	if _, err := quantity("much"); err == nil {
+	if _, err := amount("much"); err == nil {
 		t.Error("no error")
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/util/jsonpath"
+
+	"podrun.io/podrun/internal/pod/quantity"
 )
 
 // Order is the order of objects by a field, as kubectl's --sort-by gives it. nil leaves the order as it is.
@@ -90,8 +91,8 @@ func compareValues(a, b any) int {
 		}
 	}
 	x, y := fmt.Sprint(a), fmt.Sprint(b)
-	if p, err := resource.ParseQuantity(x); err == nil {
-		if q, err := resource.ParseQuantity(y); err == nil {
+	if p, err := quantity.Parse(x); err == nil {
+		if q, err := quantity.Parse(y); err == nil {
 			return p.Cmp(q)
 		}
 	}

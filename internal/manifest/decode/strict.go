@@ -3,12 +3,17 @@ package decode
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/pod/quantity"
 )
 
 // Field is a field of a struct type with its JSON name.
@@ -160,6 +165,15 @@ func (c *checker) opaque(value any, t reflect.Type, path string) bool {
 	text := Canonical(value)
 	if n, ok := value.(json.Number); ok {
 		text = []byte(n) // as it was written, because that matters to some types
+	}
+	if t == reflect.TypeFor[resource.Quantity]() {
+		spelled, ok := value.(string)
+		if !ok {
+			spelled = string(text)
+		}
+		if _, err := quantity.Parse(spelled); errors.Is(err, quantity.ErrRefused) {
+			return c.fail(path, "Invalid value: %s: %v", abbreviate(string(text)), err)
+		}
 	}
 	if err := json.Unmarshal(text, reflect.New(t).Interface()); err != nil {
 		return c.fail(path, "Invalid value: %s: %s", text, wrongOpaque(text, t, err))

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -128,24 +127,27 @@ func isHugePages(name v1.ResourceName) bool {
 func validateQuantities(list v1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range sorted(list) {
-		quantity, at := list[name], path.Key(string(name))
+		amount, at := list[name], path.Key(string(name))
 		errs = append(errs, validateResourceName(name, at)...)
-		if quantity.Sign() < 0 {
-			errs = append(errs, field.Invalid(at, quantity.String(), "must be greater than or equal to 0"))
+		if amount.Sign() < 0 {
+			errs = append(errs, field.Invalid(at, amount.String(), "must be greater than or equal to 0"))
 		}
-		if isExtended(name) && quantity.MilliValue()%1000 != 0 {
-			errs = append(errs, field.Invalid(at, quantity.String(), "must be an integer"))
+		if most, limited := pod.MostOf(name); limited && amount.CmpInt64(most) > 0 {
+			errs = append(errs, field.Invalid(at, amount.String(), fmt.Sprintf("must be at most %d", most)))
+		}
+		if isExtended(name) && amount.CmpInt64(amount.Value()) != 0 {
+			errs = append(errs, field.Invalid(at, amount.String(), "must be an integer"))
 		}
 		if !isHugePages(name) {
 			continue
 		}
-		size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), v1.ResourceHugePagesPrefix))
+		size, whole := pod.PageSize(name)
 		switch {
-		case err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0:
+		case !whole:
 			errs = append(errs, field.Invalid(at, string(name), "must name a size of pages, as in hugepages-2Mi"))
-		case quantity.Value()%size.Value() != 0:
-			errs = append(errs, field.Invalid(at, quantity.String(),
-				fmt.Sprintf("must be a multiple of %s", size.String())))
+		case amount.Value()%size != 0:
+			errs = append(errs, field.Invalid(at, amount.String(),
+				fmt.Sprintf("must be a multiple of %s", strings.TrimPrefix(string(name), v1.ResourceHugePagesPrefix))))
 		}
 	}
 	return errs
