@@ -45,7 +45,7 @@ type RevisionInput struct {
 	// invalid manifest may (manifest.Desired.Keeps): Running is then kept. Incomplete reports that
 	// not all sources have been read.
 	Kept, Incomplete bool
-	// Refused is why the policy does not allow Running; "" if it does.
+	// Refused is why the policy does not allow Wanted or, without it, Running; "" if it does.
 	Refused  string
 	Observed pod.Observed
 }
@@ -58,7 +58,7 @@ type RevisionInput struct {
 // Kubernetes: an instance that was asked to terminate has not crashed, and a terminated job has not
 // completed.
 func SelectRevision(before Selection, in RevisionInput) Selection {
-	s := Selection{Replaced: before.Replaced, Unwanted: map[pod.UID]bool{}}
+	s := Selection{Replaced: before.Replaced, Refused: in.Refused, Unwanted: map[pod.UID]bool{}}
 	maps.Copy(s.Unwanted, before.Unwanted)
 	// An earlier podrun process began to terminate these revisions because they were not wanted.
 	for _, c := range in.Observed.Containers {
@@ -75,7 +75,7 @@ func SelectRevision(before Selection, in RevisionInput) Selection {
 			s.Replaced = in.Running.UID == in.Wanted.UID
 		}
 	case in.Kept && in.Running != nil && !s.Unwanted[in.Running.UID]:
-		s.Pod, s.Refused = in.Running, in.Refused
+		s.Pod = in.Running
 	}
 	if before.Pod != nil && s.Replaced && (s.Pod == nil || s.Pod.UID != before.Pod.UID) {
 		s.Unwanted[before.Pod.UID] = true // it is still being terminated

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"reflect"
@@ -248,8 +249,10 @@ func (w *worker) chooseRevision(seen pod.Observed) {
 	before := w.state.Pod
 	running := w.manifests.Running(before, seen)
 	in := plan.RevisionInput{Wanted: d.pod, Running: running, Observed: seen}
-	if d.pod == nil && running != nil && w.o.Refusal != nil {
-		in.Refused = w.o.Refusal(running)
+	// A pod of a manifest has been judged when that was read. One that was made from a record, such as that of a
+	// CronJob's Job, was judged by what the policy was then.
+	if judged := cmp.Or(d.pod, running); judged != nil && w.o.Refusal != nil {
+		in.Refused = w.o.Refusal(judged)
 	}
 	if d.pod != nil && running != nil {
 		if seen.Owner != "" && seen.Owner != w.o.Owner {
