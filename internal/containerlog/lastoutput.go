@@ -16,20 +16,27 @@ const (
 
 // LastOutput returns the end of a finished instance's output; what cannot be read is left out.
 func (t *Tailer) LastOutput(ctx context.Context, inst pod.Instance) string {
-	lines, end := endLines, lastBytes{}
+	lines, end := endLines, LastBytes{Max: endBytes}
 	path := t.o.Dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt)
 	if err := cri.Read(ctx, path, cri.ReadOptions{Tail: &lines}, &end, &end); err != nil {
 		t.o.Log.Debug("reading the end of a container log failed", "file", path, "err", err)
 	}
-	return string(end.text)
+	return end.String()
 }
 
-// lastBytes keeps the last endBytes bytes that are written to it.
-type lastBytes struct{ text []byte }
+// LastBytes keeps the last Max bytes that are written to it.
+type LastBytes struct {
+	Max  int
+	text []byte
+}
 
-func (b *lastBytes) Write(p []byte) (int, error) {
-	b.text = append(b.text, p[max(0, len(p)-endBytes):]...)
-	if over := len(b.text) - endBytes; over > 0 {
+// String returns the bytes.
+func (b *LastBytes) String() string { return string(b.text) }
+
+// Write implements io.Writer.
+func (b *LastBytes) Write(p []byte) (int, error) {
+	b.text = append(b.text, p[max(0, len(p)-b.Max):]...)
+	if over := len(b.text) - b.Max; over > 0 {
 		b.text = append(b.text[:0], b.text[over:]...)
 	}
 	return len(p), nil

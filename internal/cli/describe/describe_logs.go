@@ -1,7 +1,6 @@
 package describe
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -20,8 +19,12 @@ import (
 	"podrun.io/podrun/internal/status/summary"
 )
 
-// lastLines is the number of log lines that describe prints of a container that is not well.
-const lastLines = 10
+// What describe prints of the log of a container that is not well: the last lines and, since a line may have any
+// length, no more than the last bytes.
+const (
+	lastLines = 10
+	lastBytes = 64 << 10
+)
 
 // logs prints the last log lines of the containers that are not well.
 func (d *Printer) logs(ctx context.Context, p *v1.Pod) {
@@ -62,8 +65,7 @@ func (d *Printer) tail(ctx context.Context, inst pod.Instance) string {
 	logs := containerlog.Reader{Dirs: d.Dirs, Warn: func(err error) {
 		d.Log.Debug("converting container log failed, the newest lines may be missing", "err", err)
 	}}
-	lines := lastLines
-	var out bytes.Buffer
+	lines, out := lastLines, containerlog.LastBytes{Max: lastBytes}
 	err := logs.Read(ctx, inst, cri.ReadOptions{Tail: &lines}, &out, &out)
 	if err != nil {
 		return ""

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,5 +83,23 @@ func TestLogsOfUnownedPod(t *testing.T) {
 	_, more, err := l.successor(ctx, Log{inst: pod.Instance{Key: webPod, UID: "u1", Container: "c"}})
 	if more || err != nil {
 		t.Errorf("%t, %v", more, err)
+	}
+}
+
+// TestPrefixOfLongLines: a line without an end is not kept in memory, but printed as several lines.
+func TestPrefixOfLongLines(t *testing.T) {
+	t.Parallel()
+	var out test.Buffer
+	p := &prefixer{to: &out, label: "a ", mu: &sync.Mutex{}}
+	for range 100 {
+		_, err := p.Write([]byte(strings.Repeat("x", 4<<10)))
+		must(t, err)
+	}
+	if len(p.rest) > longestLine || strings.Count(out.String(), "a ") != 6 {
+		t.Errorf("%d bytes are kept, %d written", len(p.rest), len(out.String()))
+	}
+	must(t, p.end())
+	if n := strings.Count(out.String(), "x"); n != 400<<10 || !strings.HasSuffix(out.String(), "x\n") {
+		t.Errorf("%d bytes of the line are written", n)
 	}
 }

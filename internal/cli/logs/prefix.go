@@ -15,14 +15,20 @@ type prefixer struct {
 	rest  []byte // a line whose end has not been written yet
 }
 
+// longestLine is how much of a line without an end is kept until it is printed as a line.
+const longestLine = 64 << 10
+
 func (p *prefixer) Write(b []byte) (int, error) {
 	var text []byte
 	for line := range bytes.Lines(b) {
+		p.rest = append(p.rest, line...)
 		if !bytes.HasSuffix(line, []byte{'\n'}) {
-			p.rest = append(p.rest, line...)
-			continue
+			if len(p.rest) < longestLine {
+				continue
+			}
+			p.rest = append(p.rest, '\n')
 		}
-		text = append(append(append(text, p.label...), p.rest...), line...)
+		text = append(append(text, p.label...), p.rest...)
 		p.rest = p.rest[:0]
 	}
 	if len(text) == 0 {

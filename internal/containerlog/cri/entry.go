@@ -13,6 +13,9 @@ import (
 const (
 	// maxMessage is the most bytes of a line in one entry, as in the CRI runtimes.
 	maxMessage = 16 << 10
+	// maxEntry is the most bytes of an entry that are in memory at the same time. podrun and the CRI runtimes write
+	// shorter ones; of a longer one, the first maxEntry bytes say what it is, and its message is read piece by piece.
+	maxEntry = 64 << 10
 	// timeLayout is the layout of an entry's time. It has a fixed width, so that the length of an entry
 	// does not depend on when it is converted.
 	timeLayout = "2006-01-02T15:04:05.000000000Z"
@@ -71,6 +74,15 @@ type entry struct {
 	stream  Stream
 	partial bool // the line continues in the next entry of the stream
 	message []byte
+}
+
+// parseAny is parse of a line of any length. A line that is not in CRI format counts as one of stdout.
+func parseAny(line []byte) entry {
+	e, ok := parse(line[:min(len(line), maxEntry)])
+	if !ok {
+		return entry{stream: Stdout}
+	}
+	return e
 }
 
 // parse splits a line of a log, without its newline; false if it is not in CRI format.

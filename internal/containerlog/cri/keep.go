@@ -1,12 +1,10 @@
 package cri
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
 )
@@ -81,15 +79,4 @@ func (k *Kept) from(number int) (*logFile, error) {
 		return &o, o.decompress()
 	}
 	return &o, nil
-}
-
-// decompress makes the file of a compressed segment readable from its start, whatever was read of it
-// before.
-func (o *logFile) decompress() error {
-	z, err := gzip.NewReader(io.NewSectionReader(o.file, 0, math.MaxInt64))
-	if err != nil {
-		return fmt.Errorf("decompressing %s: %w", o.file.Name(), err)
-	}
-	o.ReaderAt = &decompressor{z: z}
-	return nil
 }

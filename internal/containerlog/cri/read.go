@@ -35,14 +35,15 @@ const recheck = 40 * time.Millisecond
 
 // Read delivers the log at path, including its segments: the lines of stdout to out, those of stderr
 // to errOut, as the container wrote them. The parts of a long line are joined and delivered as they
-// come. It fails with fs.ErrNotExist if there is no log; with Follow it waits for one.
+// come, so that a line of any length takes little memory. It fails with fs.ErrNotExist if there is no log; with
+// Follow it waits for one.
 func Read(ctx context.Context, path string, o ReadOptions, out, errOut io.Writer) error {
 	return read(ctx, onDisk(path), o, out, errOut)
 }
 
 // read is Read of a log that has these files.
 func read(ctx context.Context, log files, o ReadOptions, out, errOut io.Writer) error {
-	r := &reader{files: log, options: o, buf: make([]byte, 0, 64<<10), printer: newPrinter(o, out, errOut)}
+	r := &reader{files: log, options: o, buf: make([]byte, 0, maxEntry), printer: newPrinter(o, out, errOut)}
 	if err := r.open(ctx); err != nil {
 		return fmt.Errorf("reading log: %w", err)
 	}
@@ -56,7 +57,7 @@ func (r *reader) open(ctx context.Context) error {
 	for {
 		// Checked before opening: a log that was created before the stop is found.
 		stopped := !r.options.Follow || closed(r.options.Stop)
-		err := r.begin()
+		err := r.begin(ctx)
 		if !errors.Is(err, os.ErrNotExist) || stopped {
 			return err
 		}
@@ -67,9 +68,9 @@ func (r *reader) open(ctx context.Context) error {
 }
 
 // begin determines where delivery begins and opens that segment.
-func (r *reader) begin() error {
+func (r *reader) begin(ctx context.Context) error {
 	if r.options.Tail != nil {
-		first, err := lastLines(r.files, *r.options.Tail)
+		first, err := lastLines(ctx, r.files, *r.options.Tail)
 		if err != nil {
 			return err
 		}
@@ -78,10 +79,17 @@ func (r *reader) begin() error {
 		if first[Stderr].before(at) {
 			at = first[Stderr]
 		}
-		if r.from, err = r.files.from(at.number); err == nil && r.from.number == at.number {
-			r.at = at.offset
+		if r.from, err = r.files.from(at.number); err != nil || r.from.number != at.number {
+			return err
 		}
-		return err
+		r.at = at.offset
+		if u, compressed := r.from.ReaderAt.(*decompressor); compressed {
+			if err = u.skip(ctx, r.at); err != nil && !errors.Is(err, io.EOF) {
+				r.from.close()
+				return err
+			}
+		}
+		return nil
 	}
 	number, err := firstSince(r.files, r.options.Since)
 	if err != nil {
@@ -140,6 +148,14 @@ type reader struct {
 	at    int64
 	first [2]position
 	buf   []byte
+	// cut is the entry of which buf has not the beginning, because that is delivered; nil: buf begins with an entry.
+	cut *piece
+}
+
+// piece is an entry of which the message is delivered piece by piece.
+type piece struct {
+	entry
+	skipped bool // it is before the first one that is delivered
 }
 
 func (r *reader) run(ctx context.Context) error {
@@ -177,11 +193,8 @@ func (r *reader) run(ctx context.Context) error {
 	}
 }
 
-// fill reads more of the file into buf; it enlarges buf for entries that are longer than usual.
+// fill reads more of the file into buf, in which deliver has left space.
 func (r *reader) fill() (int, error) {
-	if len(r.buf) == cap(r.buf) {
-		r.buf = append(r.buf, make([]byte, cap(r.buf))...)[:len(r.buf)]
-	}
 	n, err := r.from.ReadAt(r.buf[len(r.buf):cap(r.buf)], r.at+int64(len(r.buf)))
 	r.buf = r.buf[:len(r.buf)+n]
 	if errors.Is(err, io.EOF) {
@@ -190,7 +203,7 @@ func (r *reader) fill() (int, error) {
 	return n, err
 }
 
-// deliver prints the whole entries in buf and keeps the rest.
+// deliver prints the whole entries in buf and keeps the rest. An entry that fills buf it prints piece by piece.
 func (r *reader) deliver() error {
 	done := 0
 	for {
@@ -198,34 +211,50 @@ func (r *reader) deliver() error {
 		if n < 0 {
 			break
 		}
-		if err := r.line(r.buf[done:done+n], r.at+int64(done)); err != nil {
+		if err := r.line(r.buf[done:done+n], r.at+int64(done), true); err != nil {
 			return err
 		}
 		done += n + 1
+	}
+	if done == 0 && len(r.buf) == cap(r.buf) {
+		if err := r.line(r.buf, r.at, false); err != nil {
+			return err
+		}
+		done = len(r.buf)
 	}
 	r.at += int64(done)
 	r.buf = r.buf[:copy(r.buf, r.buf[done:])]
 	return nil
 }
 
-func (r *reader) line(line []byte, at int64) error {
-	e, ok := parse(line)
-	if ok && (position{r.from.number, at}).before(r.first[e.stream]) {
+// line prints an entry, or a piece of one; ends: the entry ends with it.
+func (r *reader) line(line []byte, at int64, ends bool) error {
+	var p piece
+	if r.cut != nil {
+		p, r.cut = *r.cut, nil
+		p.message = line
+	} else if e, ok := parse(line); ok {
+		p = piece{e, (position{r.from.number, at}).before(r.first[e.stream])}
+	} else {
+		// Not a CRI entry; print it all the same, so that the user sees it.
+		p.entry = entry{stream: Stdout, message: line}
+	}
+	if !ends {
+		r.cut = &piece{p.entry, p.skipped}
+	}
+	if p.skipped {
 		return nil
 	}
-	if !ok {
-		// Not a CRI entry; print it all the same, so that the user sees it.
-		e = entry{stream: Stdout, message: line}
-	}
-	return r.printer.print(e)
+	p.partial = p.partial || !ends
+	return r.printer.print(p.entry)
 }
 
 // deliverRest prints an entry without a newline, which only a log that podrun did not write has.
 func (r *reader) deliverRest() error {
-	if len(r.buf) == 0 {
+	if len(r.buf) == 0 && r.cut == nil {
 		return nil
 	}
-	if err := r.line(r.buf, r.at); err != nil {
+	if err := r.line(r.buf, r.at, true); err != nil {
 		return err
 	}
 	return r.printer.flush()
@@ -280,7 +309,7 @@ func (r *reader) replaced() (bool, error) {
 	if mine.Size() > 0 || r.at == 0 {
 		return false, nil
 	}
-	r.at, r.first, r.buf = 0, [2]position{}, r.buf[:0]
+	r.at, r.first, r.buf, r.cut = 0, [2]position{}, r.buf[:0], nil
 	return true, nil
 }
 

@@ -1,9 +1,7 @@
 package cri
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -149,46 +147,4 @@ func (s Segment) open() (*logFile, error) {
 		}
 	}
 	return o, nil
-}
-
-// decompressor reads a compressed segment from its start to its end.
-type decompressor struct {
-	z  *gzip.Reader
-	at int64
-}
-
-// ReadAt implements io.ReaderAt for offsets that do not decrease.
-func (u *decompressor) ReadAt(p []byte, off int64) (int, error) {
-	if off < u.at {
-		return 0, errors.New("reading a compressed log backwards")
-	}
-	skipped, err := io.CopyN(io.Discard, u.z, off-u.at)
-	u.at += skipped
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for n < len(p) && err == nil {
-		var more int
-		more, err = u.z.Read(p[n:])
-		n += more
-	}
-	u.at += int64(n)
-	return n, err
-}
-
-// randomAccess returns a reader for any offset, and the number of bytes it has.
-func (o *logFile) randomAccess() (io.ReaderAt, int64, error) {
-	if u, compressed := o.ReaderAt.(*decompressor); compressed {
-		text, err := io.ReadAll(u.z)
-		if err != nil {
-			return nil, 0, fmt.Errorf("decompressing %s: %w", o.file.Name(), err)
-		}
-		return bytes.NewReader(text), int64(len(text)), nil
-	}
-	st, err := o.file.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
-	return o.file, st.Size(), nil
 }

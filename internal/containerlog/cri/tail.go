@@ -2,6 +2,7 @@ package cri
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"math"
@@ -12,9 +13,9 @@ import (
 // the other stream.
 const searchLimit = 1 << 20
 
-// lastLines returns, for each stream, where the log's last n lines begin. It reads backwards, and
+// lastLines returns, for each stream, where the log's last n lines begin. It reads backwards, file by file, and
 // no more than necessary.
-func lastLines(log files, n int) ([2]position, error) {
+func lastLines(ctx context.Context, log files, n int) ([2]position, error) {
 	t := lineCounter{want: n}
 	o, err := openNewest(log)
 	for {
@@ -22,7 +23,7 @@ func lastLines(log files, n int) ([2]position, error) {
 			return t.first, err
 		}
 		var more bool
-		more, err = t.addAll(o)
+		more, err = t.addAll(ctx, o)
 		o.close()
 		if err != nil || !more {
 			return t.first, err
@@ -66,18 +67,26 @@ type lineCounter struct {
 	distance int64 // bytes since the lowest position in first
 }
 
+// start begins at the end of the log.
+func (t *lineCounter) start(end position) {
+	if !t.started {
+		t.started, t.first = true, [2]position{end, end}
+	}
+}
+
 // addAll adds the entries of a file, the last one first; false if earlier entries are not needed.
-func (t *lineCounter) addAll(o *logFile) (more bool, err error) {
-	file, size, err := o.randomAccess()
+func (t *lineCounter) addAll(ctx context.Context, o *logFile) (more bool, err error) {
+	if _, compressed := o.ReaderAt.(*decompressor); compressed {
+		return t.addCompressed(ctx, o)
+	}
+	st, err := o.file.Stat()
 	if err != nil {
 		return false, err
 	}
-	if !t.started {
-		t.started, t.first = true, [2]position{{o.number, size}, {o.number, size}}
-	}
-	b := &backwardReader{file: file, at: size}
+	t.start(position{o.number, st.Size()})
+	b := &backwardReader{file: o.file, at: st.Size(), buf: make([]byte, 0, maxEntry+blockSize)}
 	for {
-		line, at, err := b.previous()
+		line, at, err := b.previous(ctx)
 		if errors.Is(err, io.EOF) {
 			return true, nil
 		}
@@ -92,10 +101,7 @@ func (t *lineCounter) addAll(o *logFile) (more bool, err error) {
 
 // add adds the entry before those added so far; false if it and earlier ones are not needed.
 func (t *lineCounter) add(line []byte, at position) bool {
-	e, ok := parse(line)
-	if !ok {
-		e = entry{stream: Stdout}
-	}
+	e := parseAny(line)
 	s := e.stream
 	belongs := e.partial && t.open[s]
 	t.distance += int64(len(line))
@@ -116,14 +122,15 @@ func (t *lineCounter) add(line []byte, at position) bool {
 type backwardReader struct {
 	file io.ReaderAt
 	at   int64  // offset of buf's first byte
-	buf  []byte // bytes that were read and not returned yet
+	buf  []byte // bytes that were read and not returned yet; its capacity is maxEntry+blockSize
 }
 
 const blockSize = 64 << 10
 
-// previous returns the preceding line, without its newline, and its offset. The bytes are valid
-// until the next call. It returns io.EOF at the start of the file.
-func (b *backwardReader) previous() ([]byte, int64, error) {
+// previous returns the preceding line, without its newline, and its offset; of a line of more than maxEntry
+// bytes, it returns at least its first maxEntry bytes. The bytes are valid until the next call. It returns io.EOF
+// at the start of the file.
+func (b *backwardReader) previous(ctx context.Context) ([]byte, int64, error) {
 	for {
 		// A final newline belongs to the line that it ends.
 		end := len(b.buf)
@@ -143,12 +150,15 @@ func (b *backwardReader) previous() ([]byte, int64, error) {
 			b.buf = nil
 			return line, 0, nil
 		}
-		step := min(b.at, blockSize)
-		grown := make([]byte, int(step)+len(b.buf))
-		if _, err := b.file.ReadAt(grown[:step], b.at-step); err != nil {
+		if err := ctx.Err(); err != nil {
 			return nil, 0, err
 		}
-		copy(grown[step:], b.buf)
-		b.buf, b.at = grown, b.at-step
+		step, rest := min(b.at, blockSize), b.buf[:min(len(b.buf), maxEntry)]
+		b.buf = b.buf[:int(step)+len(rest)]
+		copy(b.buf[step:], rest)
+		if _, err := b.file.ReadAt(b.buf[:step], b.at-step); err != nil {
+			return nil, 0, err
+		}
+		b.at -= step
 	}
 }
