@@ -82,7 +82,7 @@ func (c *Contact) Run(ctx context.Context, devices *device.Devices, pods func() 
 	running.Go(func() {
 		registry := pluginregistry.New(pluginregistry.Options{
 			Dir:      filepath.Join(c.o.Dir, "plugins_registry"),
-			Handlers: map[string]pluginregistry.Handler{registration.DevicePlugin: devicePlugins{c.manager}},
+			Handlers: map[string]pluginregistry.Handler{registration.DevicePlugin: devicePlugins{c.manager, c.o.Dir}},
 			Log:      c.o.Log,
 		})
 		if err := registry.Run(ctx); err != nil && ctx.Err() == nil {
@@ -93,7 +93,10 @@ func (c *Contact) Run(ctx context.Context, devices *device.Devices, pods func() 
 }
 
 // devicePlugins uses device plugins that register by a socket of their own.
-type devicePlugins struct{ *plugins.Manager }
+type devicePlugins struct {
+	*plugins.Manager
+	dir string // Options.Dir
+}
 
 // Register implements pluginregistry.Handler.
 func (d devicePlugins) Register(ctx context.Context, name, endpoint string, versions []string) error {
@@ -101,12 +104,16 @@ func (d devicePlugins) Register(ctx context.Context, name, endpoint string, vers
 		return fmt.Errorf("%w: its versions are %v, and %s is the one that can be used",
 			pluginregistry.ErrRefused, versions, v1beta1.Version)
 	}
-	return d.Connect(ctx, v1.ResourceName(name), endpoint)
+	// It names any path: only below the directory, which is root's, are sockets that podrun has reason to call.
+	if in, err := filepath.Rel(d.dir, endpoint); err != nil || !filepath.IsLocal(in) {
+		return fmt.Errorf("%w: its endpoint %q is not below %s", pluginregistry.ErrRefused, endpoint, d.dir)
+	}
+	return d.Connect(ctx, v1.ResourceName(name), filepath.Clean(endpoint))
 }
 
 // Deregister implements pluginregistry.Handler.
 func (d devicePlugins) Deregister(name, endpoint string) {
-	d.Disconnect(v1.ResourceName(name), endpoint)
+	d.Disconnect(v1.ResourceName(name), filepath.Clean(endpoint))
 }
 
 // Close removes the socket where plugins register.

@@ -4,11 +4,13 @@ package socket
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"syscall"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -65,12 +67,49 @@ func IsFree(path string) bool {
 }
 
 // Client returns a gRPC connection to the server at path, which is taken as it is: gRPC's own names for sockets
-// are URLs, in which some characters mean something else. It connects when it is first used.
+// are URLs, in which some characters mean something else. It connects when it is first used, and only to a process
+// of root's: whoever owns a directory above may have put another socket there since its owner was checked.
 func Client(path string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", path)
+			return dialRoot(ctx, path)
 		}))
+}
+
+// dialRoot connects to a socket on which root listens.
+func dialRoot(ctx context.Context, path string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := verifyPeer(conn); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), conn.Close())
+	}
+	return conn, nil
+}
+
+// verifyPeer returns an error for a connection to a process that was not root when it began to listen.
+func verifyPeer(conn net.Conn) error {
+	c, is := conn.(syscall.Conn)
+	if !is {
+		return fmt.Errorf("not known who listens: %T", conn)
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var unknown error
+	err = raw.Control(func(fd uintptr) {
+		peer, unknown = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err := errors.Join(err, unknown); err != nil {
+		return fmt.Errorf("not known who listens: %w", err)
+	}
+	if peer.Uid != 0 {
+		return fmt.Errorf("the user %d listens there, not root", peer.Uid)
+	}
+	return nil
 }
