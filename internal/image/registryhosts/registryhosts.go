@@ -1,11 +1,12 @@
 // Package registryhosts makes the hosts of a registry for containerd's resolver, so that a registry's answers take a
-// bounded amount of memory. It does not fetch images.
+// bounded amount of memory, and what is configured for a host is for that host alone. It does not fetch images.
 //
 // Begin reading at Bounded.
 package registryhosts
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -21,14 +22,17 @@ import (
 const MaxToken = 1 << 20
 
 // Bounded returns the hosts that o configures. Their authorizers read at most MaxToken of an answer, and their other
-// answers are encoded once at most, by gzip or deflate.
+// answers are encoded once at most, by gzip or deflate. What a hosts.toml file configures for a host does not apply to
+// others to which a registry leads.
 func Bounded(ctx context.Context, o config.HostOptions) docker.RegistryHosts {
 	configured := config.ConfigureHosts(ctx, o)
+	others := docker.DefaultHTTPTransport(&tls.Config{})
 	return func(name string) ([]docker.RegistryHost, error) {
 		hosts, err := configured(name)
+		transports := scope(hosts, others)
 		for i, host := range hosts {
 			content, client := *host.Client, *host.Client
-			content.Transport, client.Transport = simple{content.Transport}, bounded{client.Transport}
+			content.Transport, client.Transport = simple{transports[i]}, bounded{transports[i]}
 			hosts[i].Client = &content
 			options := []docker.AuthorizerOpt{docker.WithAuthClient(&client)}
 			if o.Credentials != nil {
