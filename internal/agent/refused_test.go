@@ -108,3 +108,40 @@ func TestRefusedPodsAreNotStartedAnew(t *testing.T) {
 		started("when the level allows web", "good-0 good-1 job-0 web-0 web-0")
 	})
 }
+
+// TestRefusedJobsOfARecord: a Job of a CronJob goes on by the template that it was created with. What a level refuses
+// there is not started, although the manifest is allowed by now.
+func TestRefusedJobsOfARecord(t *testing.T) {
+	rt := fake.New("boot-1")
+	rt.AddImage("bad:1", fake.Script{Run: time.Minute, Exit: 1})
+	s := newServed(t, rt)
+	s.o.machine.wall = time.Now
+	text := cronText("bad:1", `schedule: "*/10 * * * *"`, "suspend: false")
+	text = strings.Replace(text, "    spec:\n      template:", "    spec:\n      backoffLimit: 1000\n      template:", 1)
+	s.put(strings.Replace(text, "spec: {restartPolicy", "spec: {hostPID: true, restartPolicy", 1))
+	synctest.Test(t, func(t *testing.T) {
+		s.t = t
+		s.start() // at 00:00
+		s.crons(15*time.Minute, "1 active last 00.10 00.10:1/0/3")
+		s.put(strings.Replace(text, "suspend: false", "suspend: true", 1))
+		s.crons(time.Minute, "1 active last 00.10 00.10:0/0/4")
+		s.stop()
+		level, err := validate.NewPolicy("baseline")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.o.Sources.Policy = level
+		s.start()
+		time.Sleep(20 * time.Minute)
+		before := len(rt.Ran())
+		time.Sleep(3 * time.Hour)
+		if n := len(rt.Ran()); n != before {
+			t.Errorf("%d more pods that the level refuses were started", n-before)
+		}
+		text, err := os.ReadFile(s.o.Dirs.Events())
+		if err != nil || !strings.Contains(string(text), "hostPID") {
+			t.Errorf("nothing says why: %v", err)
+		}
+		s.stop()
+	})
+}

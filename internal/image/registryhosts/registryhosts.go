@@ -6,7 +6,6 @@ package registryhosts
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -26,10 +25,9 @@ const MaxToken = 1 << 20
 // others to which a registry leads.
 func Bounded(ctx context.Context, o config.HostOptions) docker.RegistryHosts {
 	configured := config.ConfigureHosts(ctx, o)
-	others := docker.DefaultHTTPTransport(&tls.Config{})
 	return func(name string) ([]docker.RegistryHost, error) {
 		hosts, err := configured(name)
-		transports := scope(hosts, others)
+		transports := scope(hosts)
 		for i, host := range hosts {
 			content, client := *host.Client, *host.Client
 			content.Transport, client.Transport = simple{transports[i]}, bounded{transports[i]}

@@ -1,6 +1,7 @@
 package registryhosts
 
 import (
+	"crypto/tls"
 	"maps"
 	"net"
 	"net/http"
@@ -22,17 +23,31 @@ type scoped struct {
 }
 
 // scope returns a transport for each host.
-func scope(hosts []docker.RegistryHost, others http.RoundTripper) []http.RoundTripper {
+func scope(hosts []docker.RegistryHost) []http.RoundTripper {
 	all, configured := make([]http.RoundTripper, len(hosts)), map[string]http.RoundTripper{}
 	for _, host := range slices.Backward(hosts) { // the first one of an address counts
 		configured[addressOf(host)] = host.Client.Transport
 	}
 	for i, host := range hosts {
-		s := scoped{addressOf(host), host.Header, maps.Clone(configured), others}
+		s := scoped{addressOf(host), host.Header, maps.Clone(configured), verifying(host.Client.Transport)}
 		s.configured[s.address] = host.Client.Transport
 		all[i] = s
 	}
 	return all
+}
+
+// verifying returns a transport like that of a host which has no certificate and verifies others': with the host's
+// authorities too, for a registry whose authority is the administrator's own has its tokens from a host with the same.
+func verifying(of http.RoundTripper) http.RoundTripper {
+	plain := docker.DefaultHTTPTransport(&tls.Config{})
+	if t, ok := of.(*http.Transport); ok {
+		plain = t.Clone()
+		plain.TLSClientConfig = &tls.Config{}
+		if t.TLSClientConfig != nil {
+			plain.TLSClientConfig.RootCAs = t.TLSClientConfig.RootCAs
+		}
+	}
+	return plain
 }
 
 func addressOf(host docker.RegistryHost) string {

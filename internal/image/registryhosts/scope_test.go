@@ -146,7 +146,7 @@ func fetch(t *testing.T, toml string) error {
 // hosts to which it redirects, or which it names for tokens.
 func TestSettingsStayWithTheirHost(t *testing.T) {
 	client, _ := pair(t, "client")
-	_, unknown := pair(t, "unknown")
+	authority, unknown := pair(t, "unknown")
 	trusted, known := pair(t, "known")
 	t.Setenv("SSL_CERT_FILE", trusted) // read once: no other test of this package may verify a certificate
 	t.Setenv("SSL_CERT_DIR", t.TempDir())
@@ -172,14 +172,15 @@ func TestSettingsStayWithTheirHost(t *testing.T) {
 		elsewhere      string
 		fails          string
 	}{
-		"all at the registry":     {&unknown, &known, nil, nil, all + ", blob by client with the header", "", ""},
-		"all elsewhere":           {&unknown, &known, both, nil, first, bare, ""},
-		"an unknown host's blob":  {&unknown, &unknown, toBlob, nil, all, "", untrusted},
-		"an unknown host's token": {&unknown, &unknown, toToken, nil, first, "", untrusted},
-		"a host of the same file": {&unknown, &unknown, both, inFile, first, "token by other, blob by other", ""},
-		"plain HTTP":              {nil, nil, nil, nil, plain.Replace(all) + ", blob by nobody with the header", "", ""},
-		"plain HTTP elsewhere":    {nil, nil, both, nil, plain.Replace(first), bare, ""},
-		"from TLS to plain HTTP":  {&unknown, nil, both, nil, first, bare, ""},
+		"all at the registry":          {&unknown, &known, nil, nil, all + ", blob by client with the header", "", ""},
+		"all elsewhere":                {&unknown, &known, both, nil, first, bare, ""},
+		"an unknown host's blob":       {&unknown, &unknown, toBlob, nil, all, "", untrusted},
+		"an unknown host's token":      {&unknown, &unknown, toToken, nil, first, "", untrusted},
+		"a host of the same file":      {&unknown, &unknown, both, inFile, first, "token by other, blob by other", ""},
+		"the registry's own authority": {&unknown, &unknown, both, nil, first, bare, ""},
+		"plain HTTP":                   {nil, nil, nil, nil, plain.Replace(all) + ", blob by nobody with the header", "", ""},
+		"plain HTTP elsewhere":         {nil, nil, both, nil, plain.Replace(first), bare, ""},
+		"from TLS to plain HTTP":       {&unknown, nil, both, nil, first, bare, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			registry, away := serve(t, c.registry), serve(t, c.away)
@@ -189,6 +190,9 @@ func TestSettingsStayWithTheirHost(t *testing.T) {
 			toml := fmt.Sprintf("server = %q\n[host.%[1]q]\n", registry.URL)
 			if c.registry != nil {
 				toml += fmt.Sprintf("client = %q\nskip_verify = true\n", client)
+			}
+			if strings.Contains(name, "authority") {
+				toml += fmt.Sprintf("ca = %q\n", authority)
 			}
 			toml += fmt.Sprintf("[host.%q.header]\nx-secret = [%q]\naccept = %q\n", registry.URL, secret, "application/"+secret)
 			if c.more != nil {

@@ -92,25 +92,45 @@ func TestForeignContainersAreLeftAlone(t *testing.T) {
 	d := daemontest.Embedded(t)
 	r := connect(t, d)
 	ctx, c := d.Client(t)
-	foreign, err := c.NewContainer(ctx, "foreign", client.WithNewSpec(oci.WithProcessArgs("true")), client.WithRuntime(d.Shim, nil),
-		client.WithContainerLabels(map[string]string{"io.kubernetes.pod.name": "x", "io.kubernetes.pod.uid": "y", "io.kubernetes.container.name": "z"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if all, err := r.List(t.Context()); err != nil || len(all) != 0 {
-		t.Errorf("%+v, %v", all, err)
-	}
-	for what, err := range map[string]error{
-		"signal": r.SignalContainer(t.Context(), "foreign", "KILL"),
-		"reap":   r.ReapContainer(t.Context(), "foreign", ""),
-		"remove": r.RemoveContainer(t.Context(), "foreign"),
-	} {
-		if err == nil {
-			t.Errorf("%s took a container that is not podrun's", what)
+	labels := func(namespace, name, uid, container, attempt string) map[string]string {
+		return map[string]string{
+			"io.kubernetes.pod.namespace": namespace, "io.kubernetes.pod.name": name, "io.kubernetes.pod.uid": uid,
+			"io.kubernetes.container.name": container, "podrun.io/attempt": attempt,
 		}
 	}
-	if err := foreign.Delete(ctx); err != nil {
-		t.Error(err)
+	ours := func(n int) string { return fmt.Sprintf("%032x", n) }
+	for id, labels := range map[string]map[string]string{
+		"foreign": {"io.kubernetes.pod.name": "x", "io.kubernetes.pod.uid": "y", "io.kubernetes.container.name": "z"},
+		// An image has labels too: whoever runs it, and a kubelet on the same containerd.
+		"debug":                 labels("a", "web", "u", "c", "0"),
+		strings.Repeat("a", 64): labels("a", "web", "u", "c", "0"),
+		ours(1):                 labels("a", "/../../../../etc/shadow", "u", "c", "0"),
+		ours(2):                 labels("../../etc", "web", "u", "c", "0"),
+		ours(3):                 labels("a", "web", "../..", "c", "0"),
+		ours(4):                 labels("a", "web", "u", "../c", "0"),
+		ours(5):                 labels("a", "web", "u", "c", "-1"),
+		ours(6):                 labels("", "web", "u", "c", "0"),
+	} {
+		foreign, err := c.NewContainer(ctx, id, client.WithNewSpec(oci.WithProcessArgs("true")), client.WithRuntime(d.Shim, nil),
+			client.WithContainerLabels(labels))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all, err := r.List(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("%s: %+v, %v", id, all, err)
+		}
+		for what, err := range map[string]error{
+			"signal": r.SignalContainer(t.Context(), id, "KILL"),
+			"reap":   r.ReapContainer(t.Context(), id, ""),
+			"remove": r.RemoveContainer(t.Context(), id),
+		} {
+			if err == nil {
+				t.Errorf("%s took %s, which is not podrun's", what, id)
+			}
+		}
+		if err := foreign.Delete(ctx); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -121,7 +121,8 @@ type Plan struct {
 
 // Limits.
 const (
-	// MaxJobs is how many Jobs of one CronJob may be active, and how many of each outcome stay.
+	// MaxJobs is how many Jobs of one CronJob may be active, and how many of each outcome stay, if each runs one pod at
+	// a time. If each runs more, there may be fewer Jobs: MaxJobs is also the number of those pods.
 	MaxJobs = 1000
 	// many is how many times may be missed without a warning, as in Kubernetes' controller.
 	many = 100
@@ -329,8 +330,8 @@ func (d *decision) start(n int64, t time.Time, previous int64) bool {
 	}
 	if d.CronJob.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent {
 		d.h.Jobs = slices.DeleteFunc(d.h.Jobs, func(j Job) bool { return j.Outcome == "" && !j.Manual })
-	} else if len(active) >= MaxJobs {
-		d.h.Problem = Problem{"FailedCreate", fmt.Sprintf("Error creating job: %d are active, which is the most", MaxJobs)}
+	} else if most := d.most(); len(active) >= most {
+		d.h.Problem = Problem{"FailedCreate", fmt.Sprintf("Error creating job: %d are active, which is the most", most)}
 		return false
 	}
 	d.h.LastSchedule, d.h.Held, d.h.Clock = t, time.Time{}, d.Now
@@ -343,11 +344,19 @@ func (d *decision) start(n int64, t time.Time, previous int64) bool {
 	return true
 }
 
+// most is how many Jobs may be active, and how many of each outcome stay.
+func (d *decision) most() int {
+	if pods := d.CronJob.Spec.JobTemplate.Spec.Parallelism; pods != nil {
+		return MaxJobs / int(max(1, min(*pods, MaxJobs)))
+	}
+	return MaxJobs
+}
+
 // limit removes the oldest Jobs of an outcome.
 func (d *decision) limit(outcome batchv1.JobConditionType, limit *int32) {
-	most, n := MaxJobs, 0
+	most, n := d.most(), 0
 	if limit != nil {
-		most = min(int(*limit), MaxJobs)
+		most = min(int(*limit), most)
 	}
 	for i, j := range slices.Backward(d.h.Jobs) {
 		if j.Outcome != outcome {

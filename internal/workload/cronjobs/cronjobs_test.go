@@ -226,6 +226,22 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
+// TestPodsOfActiveJobs: Jobs of many pods each are fewer, so that a CronJob has no more pods than a workload may have.
+func TestPodsOfActiveJobs(t *testing.T) {
+	t.Parallel()
+	for parallelism, want := range map[int32]int{0: 8, 300: 3, 1000: 1, 5000: 1} {
+		m := newMachine(t, "* * * * *", func(s *batchv1.CronJobSpec) { s.JobTemplate.Spec.Parallelism = ptr.To(parallelism) })
+		m.at("10:00:30", "")
+		for range 8 {
+			m.in.Now = m.in.Now.Add(time.Minute)
+			m.decide()
+		}
+		if n := len(m.in.History.Active()); n != want || want < 8 && !strings.Contains(m.in.History.Problem.Message, fmt.Sprintf("%d are active", want)) {
+			t.Errorf("parallelism %d: %d active, problem %v", parallelism, n, m.in.History.Problem)
+		}
+	}
+}
+
 func TestHistoryLimits(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "* * * * *")

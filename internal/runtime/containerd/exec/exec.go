@@ -230,7 +230,7 @@ func (x *Execer) target(ctx context.Context, id string) (p *specs.Process, t cli
 	if err != nil {
 		return nil, nil, false, err
 	}
-	if !instance.Ours(record.Labels) {
+	if !instance.Ours(record) {
 		return nil, nil, false, fmt.Errorf("container %s is not podrun's", id)
 	}
 	var spec struct {

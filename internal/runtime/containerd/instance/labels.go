@@ -8,9 +8,12 @@ package instance
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/containerd/containerd/v2/core/containers"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/images"
@@ -47,10 +50,22 @@ func LabelsOf(key pod.Key, c pod.Container) map[string]string {
 	}
 }
 
-// Ours reports whether podrun created the container with these labels.
-func Ours(labels map[string]string) bool {
-	_, err := strconv.Atoi(labels[LabelAttempt])
-	return err == nil && labels[LabelPodName] != "" && labels[LabelPodUID] != "" && labels[LabelContainer] != ""
+// Ours reports whether podrun created the container. Its labels alone do not say so: a container also gets those of its
+// image, whoever starts it. It has an ID of podrun's form, which others do not choose, and what its labels name can be
+// the names of files.
+func Ours(c containers.Container) bool {
+	labels := c.Labels
+	attempt, err := strconv.Atoi(labels[LabelAttempt])
+	return err == nil && attempt >= 0 && isID(c.ID) && layout.CheckUID(pod.UID(labels[LabelPodUID])) == nil &&
+		len(validation.IsDNS1123Label(labels[LabelPodNamespace])) == 0 &&
+		len(validation.IsDNS1123Subdomain(labels[LabelPodName])) == 0 &&
+		len(validation.IsDNS1123Label(labels[LabelContainer])) == 0
+}
+
+// isID reports that a container's ID is of podrun's form: 128 bits in hexadecimal digits. Those of Kubernetes and
+// Docker have 256.
+func isID(id string) bool {
+	return len(id) == 32 && strings.Trim(id, "0123456789abcdef") == ""
 }
 
 // KeyOf returns the pod to which a container with these labels belongs.

@@ -49,7 +49,7 @@ func (l *Lookup) Record(ctx context.Context, id string) (c containers.Container,
 	if err != nil {
 		return c, false, daemon.Mapped("looking for container "+id, err)
 	}
-	if !Ours(c.Labels) {
+	if !Ours(c) {
 		return c, false, fmt.Errorf("container %s is not podrun's", id)
 	}
 	return c, true, nil
@@ -78,7 +78,7 @@ func (l *Lookup) OfPod(ctx context.Context, key pod.Key, ids []string) ([]contai
 		if err != nil {
 			return nil, daemon.Mapped("listing the containers of "+key.String(), err)
 		}
-		return slices.DeleteFunc(found, func(c containers.Container) bool { return !Ours(c.Labels) }), nil
+		return slices.DeleteFunc(found, func(c containers.Container) bool { return !Ours(c) }), nil
 	}
 	all := append(slices.Clone(ids), others...)
 	slices.Sort(all)
@@ -91,7 +91,7 @@ func (l *Lookup) OfPod(ctx context.Context, key pod.Key, ids []string) ([]contai
 		if err != nil {
 			return nil, daemon.Mapped("inspecting container "+id, err)
 		}
-		if Ours(c.Labels) && KeyOf(c.Labels) == key {
+		if Ours(c) && KeyOf(c.Labels) == key {
 			found = append(found, c)
 		}
 	}

@@ -130,7 +130,7 @@ func (im *Importer) Legacy(ctx context.Context) ([]checkpoint.Checkpoint, error)
 		remembered := im.remembered(uid)
 		for _, container := range found {
 			labels := container.Labels
-			if instance.Ours(labels) && pod.UID(labels[instance.LabelPodUID]) == uid && !replaced[container.ID] {
+			if instance.Ours(container) && pod.UID(labels[instance.LabelPodUID]) == uid && !replaced[container.ID] {
 				c.Instances = append(c.Instances, im.instance(container, remembered, boot))
 			}
 		}
