@@ -169,7 +169,7 @@ func (d *Devices) notify() {
 // has taken is free again; what a container may use already stays.
 func (d *Devices) acquire(ctx context.Context, id string, p *v1.Pod) (allocation, error) {
 	static := d.o.CPUs.Static
-	if len(wants(p, static)) == 0 && !(static && len(d.read(id).Devices) > 0) {
+	if len(wants(p, static)) == 0 && (!static || len(d.read(id).Devices) == 0) {
 		return allocation{}, nil // most pods
 	}
 	has, fresh, err := d.reserve(ctx, id, p)

@@ -13,7 +13,7 @@ import (
 // wants returns how many devices of each resource p needs at once, and how many CPUs of its containers' own if there
 // are such. Containers that start later reuse an init container's, but not a sidecar's, as in Kubernetes.
 func wants(p *v1.Pod, cpus bool) map[v1.ResourceName]int {
-	if !pod.NeedsDevices(p) && !(cpus && pod.HasOwnCPUs(p)) {
+	if !pod.NeedsDevices(p) && (!cpus || !pod.HasOwnCPUs(p)) {
 		return nil // most pods
 	}
 	out := map[v1.ResourceName]int{}
