@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds a commit (HEAD) in two clones whose paths, time zones and umasks differ, and checks that the binary, the SBOM and the
-# Debian package are the same bytes, name no path of the machine, and say the commit. Compiled packages are shared.
+# Debian package are the same bytes, name no path of the machine, and say the commit, and that the package has the SBOM
+# of its binary. Compiled packages are shared.
 # Usage: scripts/reproducible.sh [COMMIT]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -37,4 +38,14 @@ if ! grep -qF "\"commit\": \"$commit\"" <<<"$said" || ! grep -qF '"modified": fa
 	printf 'podrun does not say that it is of commit %s:\n%s\n' "$commit" "$said" >&2
 	exit 1
 fi
+# The package has the SBOM of the binary in it: with its hash, and each module that Go says that it consists of.
+dpkg-deb -x "$one"/bin/podrun_*.deb "$dir/package"
+sbom=$dir/package/usr/share/doc/podrun/podrun.cdx.json
+read -r hash _ < <(sha256sum "$dir/package/usr/bin/podrun")
+grep -qF "$hash" "$sbom" || { echo "the package's SBOM is not its binary's" >&2; exit 1; }
+modules=$(go version -m "$dir/package/usr/bin/podrun" | awk '$1 == "dep" { print "pkg:golang/" $2 "@" $3 }')
+[ "$(wc -l <<<"$modules")" -gt 50 ] || { echo "the binary names hardly a module: $modules" >&2; exit 1; }
+while read -r module; do
+	grep -qF "\"$module?" "$sbom" || { echo "the package's SBOM lacks $module" >&2; exit 1; }
+done <<<"$modules"
 echo "two builds of $commit are the same bytes"
