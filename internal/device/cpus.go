@@ -41,7 +41,7 @@ func (d *Devices) CPUPolicy() CPUs { return d.o.CPUs }
 
 // CPUs returns which CPUs the containers of p, whose sandbox has the ID, are to run on.
 func (d *Devices) CPUs(id string, p *v1.Pod) pod.CPUs {
-	out := pod.CPUs{All: d.o.CPUs.All.String()}
+	out := pod.CPUs{All: d.allCPUs}
 	if !d.o.CPUs.Static {
 		return out
 	}

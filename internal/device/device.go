@@ -68,7 +68,8 @@ type Options struct {
 // Devices allocates a machine's devices to sandboxes, together with other processes of the same run
 // directory. Its methods may be called concurrently.
 type Devices struct {
-	o Options
+	o       Options
+	allCPUs string // in the kernel's format
 
 	mu sync.Mutex
 	// changed are called after the shared CPUs have changed.
@@ -76,7 +77,7 @@ type Devices struct {
 }
 
 // New returns Devices. It changes nothing yet.
-func New(o Options) *Devices { return &Devices{o: o} }
+func New(o Options) *Devices { return &Devices{o: o, allCPUs: o.CPUs.All.String()} }
 
 // Given are the devices of a container.
 type Given struct {

@@ -71,6 +71,9 @@ func Outdated(ctx context.Context, streams cli.Streams, s Remote, refs []string,
 			found = append(found, *o)
 		}
 	}
+	if f.Tabular() && len(found) == 0 && len(failed) == len(images) && len(failed) > 0 {
+		return errors.Join(failed...) // nothing is known of any
+	}
 	if f.Tabular() && len(found) == 0 {
 		fmt.Fprintf(streams.ErrOut, "%d of %d images asked for, none outdated\n", len(images)-len(failed), len(images))
 	} else if err := printers.OutdatedImages(streams.Out, f, found); err != nil {
