@@ -109,7 +109,7 @@ func (o Options) readMachine() (machine, error) {
 	if o.machine != nil {
 		return *o.machine, nil
 	}
-	info, err := node.Read(o.Dirs.Root, o.Connect.Devices, o.Connect.CPUs.Reserved.Size(), o.Log)
+	info, err := node.Read(o.Dirs.Root, o.Connect.Devices, o.Connect.CPUs.Offered(), o.Log)
 	return machine{Info: info, parallel: 2 * goruntime.NumCPU()}, err
 }
 

@@ -153,7 +153,10 @@ func (d *Devices) Held() map[string]map[v1.ResourceName][]string {
 func (d *Devices) prefer(
 	ctx context.Context, p *v1.Pod, cpus []string, free map[v1.ResourceName][]string,
 ) map[v1.ResourceName][]string {
-	chosen := map[v1.ResourceName][]string{v1.ResourceCPU: slices.Clone(cpus)}
+	kept := slices.DeleteFunc(slices.Clone(cpus), func(one string) bool { // those that are not reserved by now
+		return !slices.Contains(free[v1.ResourceCPU], one)
+	})
+	chosen := map[v1.ResourceName][]string{v1.ResourceCPU: kept}
 	silent := map[v1.ResourceName]bool{}
 	divide(p, d.o.CPUs.Static, func(_ *v1.Container, name v1.ResourceName, from, to int) {
 		had := chosen[name]

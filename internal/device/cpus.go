@@ -22,6 +22,15 @@ type CPUs struct {
 	Topology      cpus.Topology
 }
 
+// Offered returns how many CPUs pods may request together, whatever those are that podrun's own process may run on; 0
+// if none are reserved.
+func (c CPUs) Offered() int {
+	if c.Reserved.IsEmpty() {
+		return 0
+	}
+	return c.All.Difference(c.Reserved).Size()
+}
+
 // Allocatable are the CPUs that containers may get for themselves; none without the static policy.
 func (c CPUs) Allocatable() cpuset.CPUSet {
 	if !c.Static {
@@ -58,7 +67,7 @@ func (d *Devices) CPUs(id string, p *v1.Pod) pod.CPUs {
 		}
 		out.Own[c.Name] = pod.Unchosen
 		own := parts[c.Name][v1.ResourceCPU]
-		if len(own) == number && isEnough(has.Devices, wants(p, true), true) {
+		if len(own) == number && isEnough(has.Devices, wants(p, true), d.o.CPUs) {
 			out.Own[c.Name] = CPUSet(own).String()
 		}
 	}

@@ -113,6 +113,22 @@ func TestCPUs(t *testing.T) {
 	if err := d.Release("t"); err != nil || changes != before+1 {
 		t.Errorf("%v, %d changes at the release of nothing", err, changes-before)
 	}
+	// One that is reserved by now is exchanged.
+	present["u"] = true
+	expect(of("u", second), "c=6 shared 0-5,7")
+	o.CPUs.Reserved = cpuset.New(0, 6)
+	d = New(o)
+	if got := d.CPUs("u", second); got.Own["c"] != "unchosen" {
+		t.Errorf("on a reserved one: %+v", got)
+	}
+	expect(of("u", second), "c=4 shared 0-3,5-7")
+	if n := o.CPUs.Offered(); n != 6 {
+		t.Errorf("%d CPUs are offered", n)
+	}
+	// With resources of the pod's own, nothing is a container's.
+	ofPod := second.DeepCopy()
+	ofPod.Spec.Resources = &ofPod.Spec.Containers[0].Resources
+	expect(of("t", ofPod), "shared 0-3,5-7")
 	// Of the policy none.
 	o.CPUs.Static = false
 	d = New(o)

@@ -192,7 +192,7 @@ func (d *Devices) acquire(ctx context.Context, id string, p *v1.Pod) (allocation
 func (d *Devices) reserve(ctx context.Context, id string, p *v1.Pod) (has allocation, fresh bool, err error) {
 	wanted := wants(p, d.o.CPUs.Static)
 	has, free, err := d.free(id)
-	if err != nil || isEnough(has.Devices, wanted, d.o.CPUs.Static) {
+	if err != nil || isEnough(has.Devices, wanted, d.o.CPUs) {
 		return has, false, err
 	}
 	preferred := d.prefer(ctx, p, has.Devices[v1.ResourceCPU], free)
@@ -321,14 +321,15 @@ func first(number int, preferred, all []string) []string {
 }
 
 // isEnough reports that a pod has what it wants. If CPUs may be a container's own, it has not more of them than it
-// wants: others need them.
-func isEnough(has map[v1.ResourceName][]string, wanted map[v1.ResourceName]int, cpus bool) bool {
+// wants, for others need them, and none that is reserved or gone by now.
+func isEnough(has map[v1.ResourceName][]string, wanted map[v1.ResourceName]int, c CPUs) bool {
 	for name, number := range wanted {
 		if len(has[name]) < number {
 			return false
 		}
 	}
-	return !cpus || len(has[v1.ResourceCPU]) == wanted[v1.ResourceCPU]
+	own := has[v1.ResourceCPU]
+	return !c.Static || len(own) == wanted[v1.ResourceCPU] && CPUSet(own).IsSubsetOf(c.Allocatable())
 }
 
 // OnChange makes f be called after Offered or the shared CPUs have changed. f does not block.

@@ -18,7 +18,7 @@ type CPUs struct {
 	All string
 }
 
-// Unchosen is where CPUs of a container's own are to be chosen.
+// Unchosen is where CPUs of a container's own are to be chosen, and where it is not known on which ones a container is.
 const Unchosen = "unchosen"
 
 // Of returns the CPUs that a container is to run on, which runs on last; "" if that was never restricted.
@@ -33,12 +33,12 @@ func (c CPUs) Of(container, last string) string {
 }
 
 // OwnCPUs returns how many CPUs the container has for itself under the static CPU policy: its limit, if that is a whole
-// number and its pod is Guaranteed; else 0.
+// number and its pod is Guaranteed; else 0. A pod with resources of its own divides these among its containers itself.
 //
 // Source: https://kubernetes.io/docs/tasks/administer-cluster/cpu-management-policies/#static-policy
 func OwnCPUs(p *v1.Pod, c *v1.Container) int {
 	limit := c.Resources.Limits[v1.ResourceCPU]
-	if limit.IsZero() || limit.MilliValue()%1000 != 0 || QOS(p) != v1.PodQOSGuaranteed {
+	if p.Spec.Resources != nil || limit.IsZero() || limit.MilliValue()%1000 != 0 || QOS(p) != v1.PodQOSGuaranteed {
 		return 0
 	}
 	return int(limit.Value())

@@ -34,15 +34,14 @@ type Info struct {
 }
 
 // Read reads what this machine is. root is podrun's root directory; its file system is the ephemeral
-// storage. devices are the device resources of the node configuration, and reserved is how many CPUs it keeps from
-// pods.
-func Read(root string, devices map[v1.ResourceName][]string, reserved int, log *slog.Logger) (Info, error) {
+// storage. devices are the device resources of the node configuration, and cpus is how many CPUs it offers; 0: all.
+func Read(root string, devices map[v1.ResourceName][]string, cpus int, log *slog.Logger) (Info, error) {
 	boot, err := sys.BootID()
 	if err != nil {
 		return Info{}, err
 	}
 	warn(log)
-	return Info{Boot: boot, HostIP: hostIP(log), Resources: resources(root, devices, reserved, log)}, nil
+	return Info{Boot: boot, HostIP: hostIP(log), Resources: resources(root, devices, cpus, log)}, nil
 }
 
 // warn logs properties of this machine that limit what pods can do.
@@ -68,13 +67,13 @@ func hostIP(log *slog.Logger) string {
 	return ip.String()
 }
 
-// resources returns the node's allocatable resources: all of the machine's but the reserved CPUs, since podrun
-// reserves nothing for itself.
-func resources(
-	root string, devices map[v1.ResourceName][]string, reserved int, log *slog.Logger,
-) v1.ResourceList {
-	cpus := int64(max(goruntime.NumCPU()-reserved, 0))
-	list := v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI)}
+// resources returns the node's allocatable resources: all of the machine's but the CPUs that its configuration
+// reserves, since podrun reserves nothing for itself.
+func resources(root string, devices map[v1.ResourceName][]string, cpus int, log *slog.Logger) v1.ResourceList {
+	if cpus == 0 {
+		cpus = goruntime.NumCPU()
+	}
+	list := v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(int64(cpus), resource.DecimalSI)}
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err == nil {
 		list[v1.ResourceMemory] = *resource.NewQuantity(int64(info.Totalram)*int64(info.Unit), resource.BinarySI)

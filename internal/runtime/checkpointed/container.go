@@ -241,6 +241,17 @@ func (r *Runtime) find(id string) (*checkpoint.Checkpoint, *pod.Container) {
 func (r *Runtime) ResizeContainer(
 	ctx context.Context, id string, p *v1.Pod, spec *v1.Container, cpus string,
 ) error {
+	if c, kept := r.find(id); cpus != "" && kept != nil && kept.CPUs != cpus {
+		// Not known from here on, also to a later process: it may be moved, and podrun end before that is recorded.
+		err := r.o.Store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
+			if i := c.Instance(id); i != nil {
+				i.CPUs = pod.Unchosen
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
 	if err := r.o.Driver.ResizeContainer(ctx, id, p, spec, cpus); err != nil {
 		return err
 	}

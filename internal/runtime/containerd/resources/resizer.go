@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
@@ -54,6 +55,11 @@ func (r *Resizer) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 	if err != nil || !there {
 		return err
 	}
+	if cpus != "" { // first, whatever hinders the rest: the CPUs that it leaves may be another's own
+		if err := r.update(ctx, id, &specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: cpus}}); err != nil {
+			return err
+		}
+	}
 	driver := oci.DriverOf(instance.CgroupsPathOf(record))
 	machine, err := r.machine.For(p, c)
 	if err != nil {
@@ -71,27 +77,32 @@ func (r *Resizer) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 		}
 		return fmt.Errorf("resizing %s: %w", c.Name, err)
 	}
-	resources, err := json.Marshal(update)
-	if err != nil {
-		return fmt.Errorf("encoding the resources of %s: %w", c.Name, err)
-	}
 	// The kernel does not let a container have more CPU time than its pod. When the pod grows, its
 	// cgroup is set first; when it shrinks, the pod's cgroup is set last, after the last of its
 	// containers.
 	early := r.cgroups.resize(p, driver)
-	_, err = r.client.TaskService().Update(ctx, &tasks.UpdateTaskRequest{
-		ContainerID: id, Resources: typeurl.MarshalProto(instance.Encoded{URL: resourcesType, Value: resources}),
-	})
-	if err != nil {
-		if r.hasExited(ctx, id) {
-			return nil // the instance has exited meanwhile
-		}
-		return daemon.Mapped("resizing "+id, err)
+	if err := r.update(ctx, id, update); err != nil {
+		return err
 	}
 	if early != nil {
 		if err := r.cgroups.resize(p, driver); err != nil {
 			r.log.Debug("cgroup of the pod cannot be resized yet", "pod", pod.KeyOf(p), "err", err)
 		}
+	}
+	return nil
+}
+
+// update changes the resources of an instance. It ignores one that has exited.
+func (r *Resizer) update(ctx context.Context, id string, to *specs.LinuxResources) error {
+	resources, err := json.Marshal(to)
+	if err != nil {
+		return fmt.Errorf("encoding the resources of %s: %w", id, err)
+	}
+	_, err = r.client.TaskService().Update(ctx, &tasks.UpdateTaskRequest{
+		ContainerID: id, Resources: typeurl.MarshalProto(instance.Encoded{URL: resourcesType, Value: resources}),
+	})
+	if err != nil && !r.hasExited(ctx, id) {
+		return daemon.Mapped("resizing "+id, err)
 	}
 	return nil
 }
