@@ -16,7 +16,7 @@ var transitions = [5][5]string{
 	//             unknown created running exited none
 	pod.Unknown: {"", "", "s", "d", "dr"},
 	pod.Created: {"", "", "s", "d", "r"},
-	pod.Running: {"", "", "", "d", "dr"},
+	pod.Running: {"", "d", "", "d", "dr"}, // one that turns out never to have run
 	pod.Exited:  {"", "", "s", "", "r"},
 	4:           {"", "", "s", "d", ""},
 }

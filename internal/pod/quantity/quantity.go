@@ -55,11 +55,15 @@ func bounded(text string) error {
 	return nil
 }
 
-// fits reports that a quantity is not above Most, and not below its negative, and that Value has its sign: that of some
-// large negative ones is wrong.
+// fits reports that a quantity is not above Most, and not below its negative, and that Value is the quantity's: that of
+// some negative ones is not.
 func fits(q resource.Quantity) bool {
-	n := q.Value()
-	return q.CmpInt64(Most) <= 0 && q.CmpInt64(-Most) >= 0 && (n > 0) == (q.Sign() > 0) && (n < 0) == (q.Sign() < 0)
+	if q.Sign() >= 0 {
+		return q.CmpInt64(Most) <= 0 && q.Value() >= 0
+	}
+	positive := q.DeepCopy()
+	positive.Neg()
+	return fits(positive) && positive.Value() == -q.Value()
 }
 
 // Whole returns a quantity that is a whole number from 1 on.
