@@ -228,6 +228,16 @@ func (o *Observed) Sort() {
 	})
 }
 
+// SandboxID returns the ID of the newest sandbox under uid; "" if there is none.
+func (o Observed) SandboxID(uid UID) string {
+	for _, s := range o.Sandboxes {
+		if s.UID == uid {
+			return s.ID
+		}
+	}
+	return ""
+}
+
 // Newest returns the instance of the named container with the highest attempt under uid. It ignores
 // stray instances.
 func (o Observed) Newest(uid UID, name string) (Container, bool) {

@@ -122,11 +122,7 @@ func (w *worker) machine(seen pod.Observed) (m plan.Machine) {
 	if resized || len(requests) > 0 {
 		m = w.shared.resources.Machine(w.key, w.mailbox, requests, resized || !w.isReserved(seen))
 	}
-	var sandbox string
-	if mine, _ := seen.Split(w.state.Pod.UID); len(mine.Sandboxes) > 0 {
-		sandbox = mine.Sandboxes[0].ID
-	}
-	m.CPUs = w.shared.resources.CPUs(w.mailbox, sandbox, w.state.Pod)
+	m.CPUs = w.shared.resources.CPUs(w.mailbox, seen.SandboxID(w.state.Pod.UID), w.state.Pod)
 	return m
 }
 

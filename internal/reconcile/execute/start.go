@@ -104,11 +104,7 @@ func (t *starter) startContainer(
 // resize resizes an instance and waits at most runtime.Timeout.
 func (t *starter) resize(ctx context.Context, p *v1.Pod, seen pod.Observed, a plan.Resize) error {
 	return admission.InTime(ctx, func(ctx context.Context) error {
-		var sandbox string
-		if mine, _ := seen.Split(p.UID); len(mine.Sandboxes) > 0 {
-			sandbox = mine.Sandboxes[0].ID
-		}
-		cpus, err := t.resources.ChooseCPUs(ctx, sandbox, p, a.Container, a.CPUs)
+		cpus, err := t.resources.ChooseCPUs(ctx, seen.SandboxID(p.UID), p, a.Container, a.CPUs)
 		if err != nil {
 			return err
 		}

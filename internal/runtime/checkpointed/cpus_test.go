@@ -2,27 +2,17 @@ package checkpointed_test
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
 
-	"podrun.io/podrun/internal/checkpoint"
-	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime/checkpointed"
-	"podrun.io/podrun/internal/runtime/fake"
 )
 
 // TestCPUsAreUnknownMeanwhile: as long as it is not known whether an instance was put on other CPUs, also because
 // podrun ended meanwhile, no record says that it is on the former ones.
 func TestCPUsAreUnknownMeanwhile(t *testing.T) {
 	t.Parallel()
-	e := fake.NewEngine("boot")
-	e.AddImage("web:1", fake.Script{})
-	quiet := slog.New(slog.DiscardHandler)
-	r := checkpointed.New(checkpointed.Options{
-		Driver: e.Driver(), Store: checkpoint.NewStoreOn(checkpoint.NewMemory(nil), quiet),
-		Boot: e.Boot, Dirs: layout.Dirs{}, Log: quiet,
-	})
+	m := newMachine(t)
+	r := m.podrun()
 	p := benchPod(0)
 	startPod(t, r, p)
 	cut := errors.New("cut off")
@@ -33,7 +23,7 @@ func TestCPUsAreUnknownMeanwhile(t *testing.T) {
 	}{
 		{"0-1", nil, "0-1"}, {"0", cut, pod.Unchosen}, {"", nil, pod.Unchosen}, {"0", nil, "0"}, {"0", cut, "0"}, {"", cut, "0"},
 	} {
-		e.Fail("ResizeContainer", step.err)
+		m.engine.Fail("ResizeContainer", step.err)
 		c, err := r.Store().Get(p.UID)
 		if err != nil {
 			t.Fatal(err)
