@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,20 +19,21 @@ import (
 )
 
 // A pod with hostUsers: false has a user namespace that owns its other namespaces. It maps the
-// pod's user IDs 0 to 65535 to host user IDs that nothing else uses.
+// pod's user IDs 0 to 65535 to host user IDs that neither another pod nor a user of the machine has.
 const pinUser = "user"
 
 // The range of host user IDs for pods: the one that systemd leaves to containers, see
-// https://systemd.io/UIDS-GIDS. No person or service has an ID in it.
+// https://systemd.io/UIDS-GIDS. No person or service has an ID in it, but users may have been given ranges of it for
+// their own user namespaces.
 const firstUsers, endOfUsers = 0x80000, 0x70000000
 
 // hasUsers reports whether the pod gets a user namespace of its own.
 func hasUsers(p *v1.Pod) bool { return p.Spec.HostUsers != nil && !*p.Spec.HostUsers }
 
 // chooseUsers returns the first host user ID for the sandbox id. IDs in taken are the first ones of
-// other sandboxes. The search starts at a position derived from the sandbox ID, so that podruns
-// that do not know of each other hardly ever choose the same range.
-func chooseUsers(id string, taken map[uint32]bool) (uint32, error) {
+// other sandboxes, and given those of users of the machine. The search starts at a position derived from the sandbox
+// ID, so that podruns that do not know of each other hardly ever choose the same range.
+func chooseUsers(id string, taken map[uint32]bool, given []idRange) (uint32, error) {
 	const ranges = (endOfUsers - firstUsers) / oci.Users
 	start, err := strconv.ParseUint(id[:8], 16, 32)
 	if err != nil {
@@ -39,7 +41,7 @@ func chooseUsers(id string, taken map[uint32]bool) (uint32, error) {
 	}
 	for i := range uint64(ranges) {
 		users := uint32(firstUsers + (start+i)%ranges*oci.Users)
-		if !taken[users] {
+		if !taken[users] && !slices.ContainsFunc(given, func(r idRange) bool { return r.overlaps(users) }) {
 			return users, nil
 		}
 	}
@@ -61,7 +63,11 @@ func (d *directory) allocateUsers(id string) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	users, err := chooseUsers(id, taken)
+	given, err := subordinateIDs(subordinateFiles())
+	if err != nil {
+		return 0, fmt.Errorf("hostUsers: false: %w", err)
+	}
+	users, err := chooseUsers(id, taken, given)
 	if err != nil {
 		return 0, err
 	}

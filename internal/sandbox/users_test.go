@@ -3,6 +3,7 @@ package sandbox
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -12,11 +13,11 @@ import (
 func TestChooseUsers(t *testing.T) {
 	t.Parallel()
 	const id = "ffffffff00000000ffffffff00000000"
-	first, err := chooseUsers(id, nil)
+	first, err := chooseUsers(id, nil, nil)
 	if err != nil || first < firstUsers || first >= endOfUsers || first%65536 != 0 {
 		t.Fatalf("%#x, %v", first, err)
 	}
-	second, err := chooseUsers(id, map[uint32]bool{first: true})
+	second, err := chooseUsers(id, map[uint32]bool{first: true}, nil)
 	if err != nil || second == first {
 		t.Errorf("%#x again: %v", second, err)
 	}
@@ -24,12 +25,41 @@ func TestChooseUsers(t *testing.T) {
 	for users := uint32(firstUsers); users < endOfUsers; users += 65536 {
 		all[users] = true
 	}
-	if got, err := chooseUsers(id, all); err == nil {
+	if got, err := chooseUsers(id, all, nil); err == nil {
 		t.Errorf("%#x is given twice", got)
 	}
 	delete(all, firstUsers)
-	if got, err := chooseUsers(id, all); err != nil || got != firstUsers {
+	if got, err := chooseUsers(id, all, nil); err != nil || got != firstUsers {
 		t.Errorf("the only ones left: %#x, %v", got, err)
+	}
+	// A user of the machine has some of them.
+	for _, given := range []idRange{{uint64(first) + 65535, 1}, {uint64(first) - 10, 11}, {0, uint64(first) + 1}, {uint64(first) + 1, 2}} {
+		if got, err := chooseUsers(id, nil, []idRange{given}); err != nil || got == first || given.overlaps(got) {
+			t.Errorf("%v: %#x, %v", given, got, err)
+		}
+	}
+	for _, given := range []idRange{{uint64(first) + 65536, 9}, {uint64(first) - 10, 10}, {uint64(first), 0}} {
+		if got, err := chooseUsers(id, nil, []idRange{given}); err != nil || got != first {
+			t.Errorf("%v: %#x, %v", given, got, err)
+		}
+	}
+}
+
+func TestSubordinateIDs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "subuid")
+	text := "a:100000:65536\n\n# no\nb:x:1\nc:4294967296:1\nd:1:99999999999999999999\nroot:1000000:1000000000\ne:1:18446744073709551615"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := subordinateIDs([]string{path, filepath.Join(dir, "none")})
+	want := []idRange{{100000, 65536}, {1000000, 1000000000}, {1, 1<<32 - 1}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+	if _, err := subordinateIDs([]string{dir}); err == nil {
+		t.Error("a directory is a file")
 	}
 }
 

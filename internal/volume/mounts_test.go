@@ -228,6 +228,68 @@ func TestSubPathRace(t *testing.T) {
 	}
 }
 
+// TestSubPathModes: a directory that is made for a subPath has the mode of the one around it, whatever the umask is. That of
+// another directory does not change, although somebody exchanges what has just been made.
+func TestSubPathModes(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	p := podWith(emptyDir("v"))
+	t.Cleanup(func() { _ = f.Teardown(context.Background(), p.UID) })
+	dir := layout.Dirs{Root: f.root}.Revision("u1").EmptyDir("v")
+	write(t, dir+"/shared/x", "")
+	write(t, dir+"/private/x", "")
+	for path, mode := range map[string]os.FileMode{dir + "/shared": 0o775 | os.ModeSetgid, dir + "/private": 0o700} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.Setup(t.Context(), p, partOf("shared/a/b"), pod.Sandbox{}); err != nil {
+		t.Fatal(err)
+	}
+	mode := func(path string) os.FileMode {
+		info, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Mode()
+	}
+	for _, path := range []string{"/shared/a", "/shared/a/b"} {
+		if got := mode(dir + path); got != os.ModeDir|os.ModeSetgid|0o775 {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+	if err := os.Symlink("../private", dir+"/shared/evil"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	stop := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, dir+"/shared/evil", unix.AT_FDCWD, dir+"/shared/new", unix.RENAME_EXCHANGE)
+			}
+		}
+	}()
+	for range 300 {
+		_, _ = f.Setup(t.Context(), p, partOf("shared/new"), pod.Sandbox{})
+		if got := mode(dir + "/private"); got.Perm() != 0o700 {
+			t.Errorf("another directory's mode became %v", got)
+			break
+		}
+		_ = f.Teardown(t.Context(), p.UID)
+		for _, name := range []string{"new", "evil"} { // either is the link, or the directory
+			_ = os.Remove(dir + "/shared/" + name)
+		}
+		_ = os.Symlink("../private", dir+"/shared/evil")
+	}
+	close(stop)
+	<-done
+}
+
 func TestSubPathExpr(t *testing.T) {
 	needRoot(t)
 	for expr, want := range map[string]string{

@@ -111,6 +111,7 @@ func TestFilledVolumes(t *testing.T) {
 		{"ConfigMap", configMap(), "a 644 \"one\"\nb 644 \"two\"\nbin 644 \"\\x00\\xff\""},
 		{"a mode for all", configMap(func(s *v1.ConfigMapVolumeSource) { s.DefaultMode = new(int32(0o400)) }, items(v1.KeyToPath{Key: "a", Path: "a"})), `a 400 "one"`},
 		{"items", configMap(items(v1.KeyToPath{Key: "a", Path: "x/y", Mode: new(int32(0o751))}, v1.KeyToPath{Key: "b", Path: "x/z"})), "x/y 751 \"one\"\nx/z 644 \"two\""},
+		{"a path that is the volume's own", configMap(items(v1.KeyToPath{Key: "a", Path: "./..data"})), `error: MountVolume.SetUp failed for volume "v": file "..data": its path must not begin with '..'`},
 		{"missing key", configMap(items(v1.KeyToPath{Key: "c", Path: "c"})), `error: MountVolume.SetUp failed for volume "v": configmap references non-existent config key: c`},
 		{"missing key, optional", configMap(optional, items(v1.KeyToPath{Key: "c", Path: "c"}, v1.KeyToPath{Key: "a", Path: "a"})), `a 644 "one"`},
 		{"missing", configMap(missing), `error: MountVolume.SetUp failed for volume "v": configmap "none" not found`},

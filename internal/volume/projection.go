@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"path"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -54,6 +55,9 @@ func (c *content) add(name string, data []byte, mode uint32) error {
 	blocks := max(1, (int64(len(data))+pod.FileBlock-1)/pod.FileBlock)
 	c.space += blocks * pod.FileBlock
 	name = path.Clean(name)
+	if strings.HasPrefix(name, "..") { // names that the volume's own links have
+		return fmt.Errorf("file %q: its path must not begin with '..'", name)
+	}
 	for i := 0; i < len(name) && c.space <= pod.MaxFilled; i++ {
 		if name[i] == '/' && !c.dirs[name[:i]] {
 			c.dirs[name[:i]] = true

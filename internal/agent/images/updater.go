@@ -63,7 +63,7 @@ type Updater struct {
 
 	mu   sync.Mutex
 	want manifest.Desired
-	// notified are the images of which there are events.
+	// notified are the images of which there are events, mostNotified at most.
 	notified map[string]bool
 }
 
@@ -80,6 +80,8 @@ func (u *Updater) Want(d manifest.Desired) {
 	defer u.mu.Unlock()
 	u.want = d
 }
+
+const mostNotified = 1000
 
 // Run asks at each time of the schedule, until ctx ends, and returns ctx's error.
 func (u *Updater) Run(ctx context.Context) error {
@@ -208,6 +210,9 @@ func (u *Updater) update(ctx context.Context, a workload.AutoUpdate, ref, now st
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		if key := fmt.Sprint(pod.KeyOf(a.Pod), ref, now); !u.notified[key] {
+			if len(u.notified) >= mostNotified { // a registry may invent images
+				clear(u.notified)
+			}
 			u.notified[key] = true
 			u.record(a, false, "ImageOutdated", fmt.Sprintf("Image %q is %s in its registry; %s runs", ref, now, has))
 		}

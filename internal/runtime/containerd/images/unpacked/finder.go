@@ -27,6 +27,13 @@ import (
 	"podrun.io/podrun/internal/sys/memo"
 )
 
+const (
+	// mostImages is of how many images, and of how many users of images, this is remembered.
+	mostImages = 512
+	// mostGroups is the largest number of groups of a user that is remembered: their authors are an image's.
+	mostGroups = 1000
+)
+
 // Finder finds the images of one containerd namespace and unpacks them. Its methods may be called
 // concurrently.
 type Finder struct {
@@ -39,7 +46,10 @@ type Finder struct {
 
 // NewFinder returns a Finder. It mounts the files of images in views to find their users.
 func NewFinder(client *daemon.Client, views *Views, log *slog.Logger) *Finder {
-	return &Finder{client: client, users: &users{client: client, views: views, log: log}}
+	f := &Finder{client: client, users: &users{client: client, views: views, log: log}}
+	f.cache.Limit(mostImages)
+	f.users.cache.Limit(mostImages)
+	return f
 }
 
 // Resolve implements runtime.Images.
@@ -156,7 +166,7 @@ func (f *Finder) Ready(ctx context.Context, i images.Image) (*Image, error) {
 	if out.user, err = f.users.ofImage(ctx, i, out); err != nil {
 		return nil, err
 	}
-	if size <= mostCached {
+	if size <= mostCached && len(out.user.AdditionalGids) <= mostGroups {
 		f.cache.Put(digest, out)
 	}
 	return out, nil

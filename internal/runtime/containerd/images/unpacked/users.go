@@ -94,7 +94,7 @@ func (u *users) find(ctx context.Context, known *Image, name string) (accounts.U
 		return user, nil
 	}
 	user, err := u.lookUp(ctx, known, name)
-	if err == nil {
+	if err == nil && len(user.AdditionalGids) <= mostGroups {
 		u.cache.Put(key, user)
 	}
 	return user, err

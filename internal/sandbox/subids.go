@@ -1,0 +1,56 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"strconv"
+	"strings"
+
+	"podrun.io/podrun/internal/oci"
+	"podrun.io/podrun/internal/sys"
+)
+
+// idRange are IDs that a user of the machine may use in a user namespace of their own. With the same IDs that user
+// could signal a pod's processes and read its files.
+type idRange struct{ first, count uint64 }
+
+// overlaps reports whether some of the IDs of a pod are in the range.
+func (r idRange) overlaps(users uint32) bool {
+	return uint64(users) < r.first+r.count && r.first < uint64(users)+oci.Users
+}
+
+// subordinateFiles are the files of subordinate IDs, see subuid(5).
+func subordinateFiles() []string { return []string{"/etc/subuid", "/etc/subgid"} }
+
+// subordinateIDs returns the ranges in files of subordinate IDs, which may be missing. Lines without a range are
+// passed over, as by the programs that use them.
+func subordinateIDs(files []string) ([]idRange, error) {
+	var all []idRange
+	for _, path := range files {
+		text, err := sys.ReadSettings(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading which IDs belong to users of the machine: %w", err)
+		}
+		for line := range strings.Lines(string(text)) {
+			parts := strings.Split(strings.TrimSpace(line), ":")
+			if len(parts) != 3 {
+				continue
+			}
+			first, err := strconv.ParseUint(parts[1], 10, 32)
+			if err != nil {
+				continue
+			}
+			count, err := strconv.ParseUint(parts[2], 10, 64)
+			if err != nil {
+				continue
+			}
+			all = append(all, idRange{first, min(count, math.MaxUint32)})
+		}
+	}
+	return all, nil
+}
