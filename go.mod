@@ -58,6 +58,7 @@ require (
 )
 
 require (
+	github.com/container-storage-interface/spec v1.13.0
 	github.com/opencontainers/go-digest v1.0.0
 	github.com/robfig/cron/v3 v3.0.1
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd

@@ -32,6 +32,7 @@ func (n *node) clean() {
 	if r := n.run("down", "--all"); r.code != 0 && setup.address != "" {
 		n.t.Errorf("down --all: %v", r)
 	}
+	n.unmountPlugins()
 	left := errors.New("not looked")
 	for deadline := time.Now().Add(patience); left != nil && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		left = n.leftovers(links)
@@ -54,6 +55,19 @@ func (n *node) clean() {
 	setup.mu.Lock()
 	defer setup.mu.Unlock()
 	delete(setup.nodes, n)
+}
+
+// unmountPlugins unmounts the directory of plugins, which podrun mounts on itself for good.
+func (n *node) unmountPlugins() {
+	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(n.path("kubelet")))
+	if err != nil {
+		n.t.Error(err)
+	}
+	for _, m := range slices.Backward(all) {
+		if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH); err != nil {
+			n.t.Errorf("unmounting %s: %v", m.Mountpoint, err)
+		}
+	}
 }
 
 // links are the network links of the node's bridge.

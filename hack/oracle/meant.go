@@ -90,6 +90,10 @@ var meant = []meaning{
 	on(ofPodrun, `spec\..*resources\.(limits|requests)[]`, `must be at most 2147483647`,
 		"podrun refuses more than 2147483647 CPUs or devices",
 		"The sums of a pod's containers must fit into 64 bits, also in thousandths."),
+	on(ofPodrun, `--pod-security (?:baseline|restricted)`, `--inline-csi-drivers does not have`,
+		"at a level of `--pod-security` podrun refuses inline volumes of CSI drivers that `--inline-csi-drivers` does not list",
+		"In Kubernetes a CSIDriver object permits them, which only an administrator can write. In podrun it is in the "+
+			"same manifests as the pods."),
 	on(ofPodrun, `spec\.volumes[]\.nfs\.server`, `must be a host name`,
 		"podrun refuses an `nfs.server` that is no host name or address",
 		"The machine's mount command gets it, as the kubelet's does. It must not be taken for anything else there."),

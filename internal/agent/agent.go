@@ -43,6 +43,7 @@ type agent struct {
 	requests     *owner.Requests
 	tailer       *containerlog.Tailer
 	volumes      *volume.Volumes
+	remount      chan struct{} // from volumes to the loop
 	names        *dns.Names
 	prober       *probe.Prober
 	events       *event.Recorder
@@ -76,7 +77,10 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &agent{o: o, role: as, probeChanges: make(chan pod.Key), halt: make(chan reconcile.Halt)}
+	a := &agent{
+		o: o, role: as,
+		probeChanges: make(chan pod.Key), halt: make(chan reconcile.Halt), remount: make(chan struct{}, 1),
+	}
 	a.requests = owner.NewRequests(o.Dirs, o.Log)
 	if o.machine != nil {
 		a.requests.Unwatched()
@@ -109,10 +113,17 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 		Checkpoints: r.Store(), Boot: m.Boot, ClusterDomain: o.ClusterDomain, HostIP: m.HostIP, Log: o.Log,
 	})
 	a.volumes = volume.New(volume.Options{
-		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: a.names.AtStart, Log: o.Log,
+		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: a.names.AtStart,
+		PluginsDir: o.Connect.PluginsDir, Log: o.Log,
+	})
+	a.volumes.CSI().OnChange(func() {
+		select {
+		case a.remount <- struct{}{}:
+		default:
+		}
 	})
 	a.loop = reconcile.Options{
-		Halt: a.halt, Stuck: as.stuck, Requests: a.requests, Requested: a.requests.Changed,
+		Halt: a.halt, Stuck: as.stuck, Requests: a.requests, Requested: a.requests.Changed, Remount: a.remount,
 		Inspector: a.relister, Sandboxes: r, Containers: r, Images: r, Data: r, Owners: as.locks,
 		Volumes: a.volumes, Disk: disk.New(o.Dirs, r), Logs: a.tailer, Prober: a.prober, Results: a.probeChanges,
 		Hurry: o.Hurry, Publisher: publisher{as.publisher, a.names, m.published}, Events: a.events,

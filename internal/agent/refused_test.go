@@ -14,7 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/manifest/validate"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/fake"
 )
@@ -76,7 +76,7 @@ func TestRefusedPodsAreNotStartedAnew(t *testing.T) {
 		}
 		serve(nil)
 		started("without a level", "good-0 job-0 web-0")
-		level, err := validate.NewPolicy("baseline")
+		level, err := podsecurity.New("baseline")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestRefusedJobsOfARecord(t *testing.T) {
 		s.put(strings.Replace(text, "suspend: false", "suspend: true", 1))
 		s.crons(time.Minute, "1 active last 00.10 00.10:0/0/4")
 		s.stop()
-		level, err := validate.NewPolicy("baseline")
+		level, err := podsecurity.New("baseline")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,10 +33,11 @@ func (a *agent) run(ctx context.Context, desired <-chan manifest.Desired, beside
 	if heartbeat != nil {
 		running.Go(func() { heartbeat.Run(beneath) })
 	}
+	running.Go(func() { a.ended("csi", a.volumes.CSI().Run(beneath)) })
 	running.Go(func() { a.ended("restarts", a.requests.Run(beneath)) })
 	if a.conn != nil {
 		running.Go(func() { a.conn.Keep(beneath) })
-		running.Go(func() { a.ended("plugins", a.conn.RunPlugins(beneath)) })
+		running.Go(func() { a.ended("plugins", a.conn.RunPlugins(beneath, a.volumes.CSI())) })
 		running.Go(func() { a.conn.SweepNetwork(beneath, a.network.SweepLost) })
 	}
 	besides, stopBesides := context.WithCancel(ctx)

@@ -61,6 +61,9 @@ func Refs(p *v1.Pod) []Ref {
 		if v.Secret != nil {
 			add(KindSecret, v.Secret.SecretName, v.Secret.Optional)
 		}
+		if v.CSI != nil && v.CSI.NodePublishSecretRef != nil {
+			add(KindSecret, v.CSI.NodePublishSecretRef.Name, nil)
+		}
 		if v.Projected == nil {
 			continue
 		}

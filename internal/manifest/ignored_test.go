@@ -10,7 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/manifest/validate"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 )
 
 // TestKubectlGetRuns: the output of kubectl get pod -o yaml is a manifest. What only the cluster acts
@@ -148,9 +148,9 @@ func TestPolicyJudgesWhatRemains(t *testing.T) {
 	}
 }
 
-func baseline(t *testing.T) *validate.Policy {
+func baseline(t *testing.T) *podsecurity.Policy {
 	t.Helper()
-	policy, err := validate.NewPolicy("baseline")
+	policy, err := podsecurity.New("baseline")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/manifest/defaults"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
@@ -34,7 +35,7 @@ type LoadOptions struct {
 	// NoSuffix leaves the names of pods as the manifest has them.
 	NoSuffix bool
 	// Policy refuses pods that need more privileges than it allows; nil allows all pods.
-	Policy *validate.Policy
+	Policy *podsecurity.Policy
 	// Rules say which fields that podrun ignores are accepted.
 	Rules support.Rules
 }

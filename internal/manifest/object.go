@@ -1,90 +1,55 @@
 package manifest
 
 import (
-	"cmp"
 	"fmt"
-	"reflect"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"podrun.io/podrun/internal/manifest/decode"
-	"podrun.io/podrun/internal/manifest/defaults"
-	"podrun.io/podrun/internal/manifest/support"
-	"podrun.io/podrun/internal/manifest/validate/objects"
+	"podrun.io/podrun/internal/manifest/objects"
 	"podrun.io/podrun/internal/pod"
 )
 
-// The kinds of objects that pods refer to.
+// The kinds of objects of which a pod needs the content.
 const (
-	KindConfigMap = "ConfigMap"
-	KindSecret    = "Secret"
+	KindConfigMap = objects.KindConfigMap
+	KindSecret    = objects.KindSecret
 )
 
-// Object is a ConfigMap or a Secret: exactly one of the two fields is not nil.
+// Object is an object to which pods refer.
 type Object struct {
-	ConfigMap *v1.ConfigMap
-	Secret    *v1.Secret
-	Origin    Origin
+	objects.Object
+	Origin Origin
 }
 
-// Name identifies a pod, ConfigMap or Secret. It is unique in the desired state.
+// Name identifies a pod or an object. It is unique in the desired state.
 type Name struct {
 	Kind string // "" stands for pod
 	Key  pod.Key
 }
 
 // Name returns the name of the object.
-func (o Object) Name() Name {
-	if o.Secret != nil {
-		return Name{KindSecret, pod.Key{Namespace: o.Secret.Namespace, Name: o.Secret.Name}}
-	}
-	return Name{KindConfigMap, pod.Key{Namespace: o.ConfigMap.Namespace, Name: o.ConfigMap.Name}}
-}
+func (o Object) Name() Name { return Name{o.Kind(), o.Key()} }
 
-// object loads a ConfigMap or a Secret. The errors about a Secret do not contain its values.
+// object loads an object to which pods refer. The errors about a Secret do not contain its values.
 func (l *loader) object(o object, kind string) {
-	secret := kind == KindSecret
-	t := reflect.TypeFor[v1.ConfigMap]()
-	if secret {
-		t = reflect.TypeFor[v1.Secret]()
-	}
-	f := findings{errs: decode.Check(o.value, t, "", nil)}
-	refused, ignored := support.CheckMeta(o.value)
-	f.errs, f.warnings = append(f.errs, refused...), ignored
+	read, found := objects.Read(kind, o.value)
+	f := findings{errs: found.Errs, warnings: found.Ignored}
 	l.strict(&f)
-	read := Object{Origin: l.Origin}
-	var more field.ErrorList
-	var err error
-	if secret {
-		read.Secret = &v1.Secret{}
-		err = decode.Into(o.value, read.Secret)
-		defaults.Secret(read.Secret)
-		more = objects.Secret(read.Secret)
-	} else {
-		read.ConfigMap = &v1.ConfigMap{}
-		err = decode.Into(o.value, read.ConfigMap)
-		read.ConfigMap.Namespace = cmp.Or(read.ConfigMap.Namespace, v1.NamespaceDefault)
-		more = objects.ConfigMap(read.ConfigMap)
-	}
-	if err != nil && len(f.errs) == 0 {
-		f.errs = append(f.errs, decode.Error{Message: err.Error()})
-	}
-	errs := withUnexplained(f.errs, more)
+	errs := withUnexplained(f.errs, found.Invalid)
 	for _, e := range errs {
-		l.failAt(o, e.Path, redacted(e, secret), pod.Key{})
+		l.failAt(o, e.Path, redacted(e, kind == KindSecret), pod.Key{})
 	}
 	if len(errs) > 0 {
 		return
 	}
-	if l.objects[read.Name()] {
+	loaded := Object{read, l.Origin}
+	if l.objects[loaded.Name()] {
 		l.failAt(o, "metadata.name",
-			fmt.Sprintf("Duplicate value: %q: is given twice", read.Name().Key.Name), pod.Key{})
+			fmt.Sprintf("Duplicate value: %q: is given twice", loaded.Name().Key.Name), pod.Key{})
 		return
 	}
-	l.objects[read.Name()] = true
-	l.loaded.Objects = append(l.loaded.Objects, read)
+	l.objects[loaded.Name()] = true
+	l.loaded.Objects = append(l.loaded.Objects, loaded)
 	l.warn(o, f.warnings, pod.Key{})
 }
 

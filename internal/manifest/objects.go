@@ -5,15 +5,19 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"podrun.io/podrun/internal/pod"
 )
 
-// mergeObjects sets d.Objects to the ConfigMaps and Secrets of all sources. Of one that is defined twice,
+// mergeObjects sets d.Objects to the objects of all sources to which pods refer. Of one that is defined twice,
 // it uses the definition of the first source, in it of the first file by name, and adds a Problem
 // for the other.
 func (s Sources) mergeObjects(d *Desired) {
-	d.Objects = pod.Objects{ConfigMaps: map[pod.Key]*v1.ConfigMap{}, Secrets: map[pod.Key]*v1.Secret{}}
+	d.Objects = pod.Objects{
+		ConfigMaps: map[pod.Key]*v1.ConfigMap{}, Secrets: map[pod.Key]*v1.Secret{},
+		CSIDrivers: map[string]*storagev1.CSIDriver{},
+	}
 	d.Objects.Partial = !d.Complete || slices.ContainsFunc(d.Problems, func(p Problem) bool { return p.Blind })
 	used := map[Name]Origin{}
 	for _, source := range s.Order {
@@ -31,9 +35,12 @@ func (s Sources) mergeObjects(d *Desired) {
 				continue
 			}
 			used[n] = o.Origin
-			if o.Secret != nil {
+			switch {
+			case o.Secret != nil:
 				d.Objects.Secrets[n.Key] = o.Secret
-			} else {
+			case o.CSIDriver != nil:
+				d.Objects.CSIDrivers[n.Key.Name] = o.CSIDriver
+			default:
 				d.Objects.ConfigMaps[n.Key] = o.ConfigMap
 			}
 		}

@@ -5,13 +5,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/manifest/validate"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 )
 
 // TestErrorsOfAFile: of a file whose pods are refused, each pod shows its own error first, and those of the others as such.
 func TestErrorsOfAFile(t *testing.T) {
 	t.Parallel()
-	policy, err := validate.NewPolicy("baseline")
+	policy, err := podsecurity.New("baseline")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,6 +79,10 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 		case <-l.o.Ping:
 		case <-l.o.Requested:
 			l.notifyAll()
+		case <-l.o.Remount:
+			for _, w := range l.workers {
+				w.mailbox.Remount()
+			}
 		case <-hurry:
 			hurry = nil
 			l.notifyAll()

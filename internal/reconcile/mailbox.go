@@ -35,6 +35,7 @@ type mailbox struct {
 	version int // incremented by put
 	chosen  int // the version that read returned last; -1: read newest again
 	inspect bool
+	remount bool
 	// performs is the pod for which actions are in progress, nil if none are; cancel ends them.
 	performs *v1.Pod
 	cancel   context.CancelFunc
@@ -81,6 +82,23 @@ func (m *mailbox) inspects() bool {
 	inspect := m.inspect
 	m.inspect = false
 	return inspect
+}
+
+// Remount wakes the worker to try again at once what could not be mounted.
+func (m *mailbox) Remount() {
+	m.mu.Lock()
+	m.remount = true
+	m.mu.Unlock()
+	m.Notify()
+}
+
+// remounts reports that Remount was called since remounts was.
+func (m *mailbox) remounts() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	remount := m.remount
+	m.remount = false
+	return remount
 }
 
 // whileWanted returns a context for the actions on pod p. It ends when the newest desire is certain

@@ -110,6 +110,8 @@ type Options struct {
 	// Both may be nil.
 	Requests  Requests
 	Requested <-chan struct{}
+	// Remount makes pods try again at once what could not be mounted. May be nil.
+	Remount <-chan struct{}
 	// Hurry, once closed, makes every termination a kill without a grace period.
 	Hurry <-chan struct{}
 	// Halt delivers the shutdown of the machine: which pods are terminated, by priority. May be

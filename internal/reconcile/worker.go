@@ -241,6 +241,9 @@ func (w *worker) chooseRevision(seen pod.Observed) {
 	if w.unsaved {
 		w.mailbox.reread()
 	}
+	if w.mailbox.remounts() {
+		w.failures.Retry(pod.ReasonFailedMount)
+	}
 	d, unread := w.mailbox.read()
 	if !unread {
 		return

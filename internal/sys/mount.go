@@ -80,6 +80,8 @@ const (
 	PrivateTree Propagation = unix.MS_PRIVATE | unix.MS_REC
 	// SlaveTree: the mount and all mounts below it receive events from their peers and send none.
 	SlaveTree Propagation = unix.MS_SLAVE | unix.MS_REC
+	// SharedTree: the mount and all mounts below it send events to their peers and receive theirs.
+	SharedTree Propagation = unix.MS_SHARED | unix.MS_REC
 )
 
 // SetPropagation changes the propagation of the mount at a path. The error is ErrNotMounted if

@@ -51,15 +51,15 @@ func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) 
 			"pod", pod.KeyOf(in.Pod).String(), "volume", volume.Name, "err", missing)
 		return dir, nil
 	}
-	return dir, v.write(in.Pod, dir, now.files)
+	return dir, writeTo(in.Pod, dir, now.files)
 }
 
 // checkFilled returns an error if podrun would write more into the pod's volumes than
 // pod.MaxFilled, or pod.MaxFilledPod into all of them: that is not part of what the pod's memory
 // limits apply to. It counts all volumes, in whatever order containers mount them.
-func (v *Volumes) checkFilled(ctx context.Context, in pod.Inside) error {
+func checkFilled(ctx context.Context, dirs layout.Dirs, in pod.Inside) error {
 	var total int64
-	for volume, dir := range filledVolumes(v.dirs, in.Pod) {
+	for volume, dir := range filledVolumes(dirs, in.Pod) {
 		now, err := fillAgain(in, volume, dir)
 		if errors.Is(err, errFull) {
 			return fmt.Errorf("volume %q: %w", volume.Name, err)
@@ -107,8 +107,8 @@ func (v *Volumes) readyWithheld(in pod.Inside) error {
 	return v.mountSecret(in.Pod.UID, dir, "mode=0700")
 }
 
-// write updates the files of a volume.
-func (v *Volumes) write(p *v1.Pod, dir string, files filled.Files) error {
+// writeTo updates the files of a volume.
+func writeTo(p *v1.Pod, dir string, files filled.Files) error {
 	return filled.Write(dir, files, fsGroup(p))
 }
 
@@ -116,7 +116,8 @@ func (v *Volumes) write(p *v1.Pod, dir string, files filled.Files) error {
 // once never sees files of both the old and the new content. If an object is missing at the moment,
 // its volume keeps its previous content.
 func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
-	if err := v.checkFilled(ctx, in); err != nil {
+	renewCSI(v.csi, in)
+	if err := checkFilled(ctx, v.dirs, in); err != nil {
 		return err
 	}
 	var errs []error
@@ -129,7 +130,7 @@ func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
 		}
 		now, err := fillAgain(in, volume, dir)
 		if err == nil {
-			err = v.write(in.Pod, dir, now.files)
+			err = writeTo(in.Pod, dir, now.files)
 		}
 		var absent *absentError
 		switch {

@@ -5,8 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/volume/mounts"
 )
 
 // canPropagate returns an error for a mount that would silently not propagate: the mount on the
@@ -19,18 +20,11 @@ func canPropagate(path string, p v1.MountPropagationMode) error {
 	if err != nil {
 		return err
 	}
-	mounts, err := mountinfo.GetMounts(mountinfo.ParentsFilter(real))
-	if err != nil {
-		return fmt.Errorf("looking for the mount of %s: %w", path, err)
-	}
-	var on *mountinfo.Info
-	for _, m := range mounts {
-		if on == nil || len(m.Mountpoint) >= len(on.Mountpoint) { // of several on one path the last is visible
-			on = m
-		}
-	}
+	on, err := mounts.Of(real)
 	switch {
-	case on == nil, strings.Contains(on.Optional, "shared:"):
+	case err != nil:
+		return err
+	case on == nil, mounts.IsShared(on):
 		return nil
 	case p == v1.MountPropagationHostToContainer && strings.Contains(on.Optional, "master:"):
 		return nil

@@ -18,7 +18,8 @@ import (
 )
 
 // Teardown unmounts what podrun mounted for the volumes of a pod revision, and nothing else: not
-// what others mounted into a volume. It fails if a mount is in use; the caller must call it again.
+// what others mounted into a volume. It fails if a mount is in use; the caller must call it again. CSI
+// drivers unmount what they mounted, or do so later if they cannot be called.
 func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 	if !isComponent(string(uid)) {
 		return fmt.Errorf("the pod's uid %q cannot be a directory's name", uid)
@@ -31,7 +32,7 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 	v.mu.Unlock()
 	parent, err := filepath.EvalSymlinks(v.dirs.Pods()) // trusted: a directory of podrun's own
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return v.csi.Release(ctx, uid)
 	}
 	if err != nil {
 		return err
@@ -57,7 +58,10 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return v.csi.Release(ctx, uid)
 }
 
 // isPin reports whether path is the mount point of a pinned part of a volume.

@@ -26,6 +26,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/volume/csi"
 	"podrun.io/podrun/internal/volume/etc"
 	"podrun.io/podrun/internal/volume/mounts"
 )
@@ -42,6 +43,8 @@ type Options struct {
 	ClusterDomain string
 	// Neighbours returns the host entries by which a pod can reach other pods; nil: none.
 	Neighbours func(p *v1.Pod) []pod.HostEntry
+	// PluginsDir is where CSI drivers look for the kubelet; "": none can register.
+	PluginsDir string
 	Log        *slog.Logger
 }
 
@@ -51,6 +54,7 @@ type Volumes struct {
 	dirs   layout.Dirs
 	etc    *etc.Files
 	mounts *mounts.Mounter
+	csi    *csi.Drivers
 	log    *slog.Logger
 	mu     sync.Mutex // guards writes to a pod's own directory, and owned
 	owned  map[ownKey]bool
@@ -71,10 +75,14 @@ func New(o Options) *Volumes {
 			Neighbours: o.Neighbours,
 		}),
 		mounts: mounts.New(),
+		csi:    csi.New(csi.Options{Dirs: o.Dirs, Dir: o.PluginsDir, Log: o.Log}),
 		log:    o.Log,
 		owned:  map[ownKey]bool{},
 	}
 }
+
+// CSI returns the machine's CSI drivers.
+func (v *Volumes) CSI() *csi.Drivers { return v.csi }
 
 // Setup prepares everything that in.Container mounts. It returns the mounts in the order in which
 // they must be made: an outer directory before what is mounted inside it. It may be called at every
@@ -103,7 +111,7 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 	if len(in.Container.VolumeDevices) > 0 {
 		return nil, fmt.Errorf("volume device %q: volumeDevices are not supported", in.Container.VolumeDevices[0].Name)
 	}
-	if err := v.checkFilled(ctx, in); err != nil {
+	if err := checkFilled(ctx, v.dirs, in); err != nil {
 		return nil, notMounted(fmt.Errorf("MountVolume.SetUp failed for %w", err))
 	}
 	if err := v.readyWithheld(in); err != nil {
@@ -212,6 +220,8 @@ func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source
 	case from.NFS != nil:
 		path, err := v.readyNFS(ctx, in.Pod, name, from.NFS)
 		return source{path: path, readOnly: from.NFS.ReadOnly}, err
+	case from.CSI != nil:
+		return v.readyCSI(ctx, in, name, from.CSI)
 	case from.Image != nil && in.Shown[name] != "":
 		return source{path: in.Shown[name], readOnly: true, filled: true}, nil
 	case isFilled(volume):

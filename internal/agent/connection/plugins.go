@@ -31,9 +31,10 @@ func (o Options) allocator() *device.Devices {
 	})
 }
 
-// RunPlugins serves the machine's plugins, and monitors of what pods have of them, until ctx ends.
-func (c *Connection) RunPlugins(ctx context.Context) error {
-	return c.o.plugins.Run(ctx, c.Devices, c.pods)
+// RunPlugins serves the machine's plugins, and monitors of what pods have of them, until ctx ends. CSI drivers
+// register with csi.
+func (c *Connection) RunPlugins(ctx context.Context, csi plugins.Handler) error {
+	return c.o.plugins.Run(ctx, csi, c.Devices, c.pods)
 }
 
 // pods returns the pods that have a sandbox, by name. Of a pod that is being replaced it is the newest

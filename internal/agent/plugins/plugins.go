@@ -1,5 +1,5 @@
 // Package plugins is serve's contact with what plugs into a kubelet: the registration of plugins (package
-// pluginregistry), device plugins (package device/plugins), and monitors of who has which device (package
+// pluginregistry), device plugins (package device/plugins), CSI drivers, and monitors of who has which device (package
 // device/podresources). It starts and ends them together, and decides nothing.
 //
 // Begin reading at Open.
@@ -7,8 +7,10 @@ package plugins
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -17,11 +19,16 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/device/plugins"
 	"podrun.io/podrun/internal/device/podresources"
 	"podrun.io/podrun/internal/pluginregistry"
+	"podrun.io/podrun/internal/volume/mounts"
 )
+
+// Handler uses the plugins of a type.
+type Handler = pluginregistry.Handler
 
 // ErrKubelet is that a kubelet, or another podrun, has the machine's plugins.
 var ErrKubelet = plugins.ErrKubelet
@@ -44,7 +51,7 @@ type Contact struct {
 }
 
 // Open returns a Contact. Plugins may register from now on; they are answered from Run on. The error is
-// ErrKubelet if somebody else answers them.
+// ErrKubelet if somebody else answers them. What drivers mount below the directory is seen by containers from now on.
 func Open(o Options) (*Contact, error) {
 	m, err := plugins.Open(plugins.Options{
 		Dir:      filepath.Join(o.Dir, "device-plugins"),
@@ -54,6 +61,14 @@ func Open(o Options) (*Contact, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, dir := range []string{"pods", "plugins", "plugins_registry"} {
+		if err := os.MkdirAll(filepath.Join(o.Dir, dir), layout.ModePlugins); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+	}
+	if err := mounts.Share(o.Dir); err != nil {
+		o.Log.Warn("CSI drivers cannot mount volumes from within containers", "err", err)
 	}
 	return &Contact{o: o, manager: m}, nil
 }
@@ -67,7 +82,9 @@ func (c *Contact) Devices() device.Plugins {
 }
 
 // Run serves plugins and monitors until ctx ends.
-func (c *Contact) Run(ctx context.Context, devices *device.Devices, pods func() ([]device.Pod, error)) error {
+func (c *Contact) Run(
+	ctx context.Context, csi Handler, devices *device.Devices, pods func() ([]device.Pod, error),
+) error {
 	if c == nil {
 		return nil
 	}
@@ -81,9 +98,12 @@ func (c *Contact) Run(ctx context.Context, devices *device.Devices, pods func() 
 	})
 	running.Go(func() {
 		registry := pluginregistry.New(pluginregistry.Options{
-			Dir:      filepath.Join(c.o.Dir, "plugins_registry"),
-			Handlers: map[string]pluginregistry.Handler{registration.DevicePlugin: devicePlugins{c.manager, c.o.Dir}},
-			Log:      c.o.Log,
+			Dir: filepath.Join(c.o.Dir, "plugins_registry"),
+			Handlers: map[string]Handler{
+				registration.DevicePlugin: devicePlugins{c.manager, c.o.Dir},
+				registration.CSIPlugin:    csi,
+			},
+			Log: c.o.Log,
 		})
 		if err := registry.Run(ctx); err != nil && ctx.Err() == nil {
 			c.o.Log.Warn("plugins cannot register by a socket of their own", "err", err)

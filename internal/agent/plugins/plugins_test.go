@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"podrun.io/podrun/internal/pluginregistry"
+	"podrun.io/podrun/internal/sys"
 )
 
 // TestEndpoints checks that a plugin that registers by a socket of its own may only be called below the directory.
@@ -23,6 +24,7 @@ func TestEndpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	t.Cleanup(func() { _ = sys.Unmount(dir) }) // it is mounted on itself, unless it is on a shared mount
 	for _, at := range []string{filepath.Join(elsewhere, "gpu.sock"), dir + "-2"} {
 		l, err := net.Listen("unix", at)
 		if err != nil {

@@ -14,15 +14,15 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
-	"podrun.io/podrun/internal/manifest/validate"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 )
 
 // tooMuch is a manifest that requests more than the policy levels of these tests allow.
 const tooMuch = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {hostPID: true, containers: [{name: c, image: i}]}\n"
 
-func baseline(t *testing.T) *validate.Policy {
+func baseline(t *testing.T) *podsecurity.Policy {
 	t.Helper()
-	policy, err := validate.NewPolicy("baseline")
+	policy, err := podsecurity.New("baseline")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,12 +23,12 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/mux"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 	"podrun.io/podrun/internal/manifest/source"
 	"podrun.io/podrun/internal/manifest/source/exec"
 	"podrun.io/podrun/internal/manifest/source/file"
 	httpsource "podrun.io/podrun/internal/manifest/source/http"
 	"podrun.io/podrun/internal/manifest/support"
-	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -46,7 +46,7 @@ type Options struct {
 	// NoSuffix keeps the pod names of the manifests, without the node name.
 	NoSuffix bool
 	// Policy refuses pods that request more than it allows. nil: no limits.
-	Policy *validate.Policy
+	Policy *podsecurity.Policy
 	// Rollback rolls back the revisions of all manifests that do not say otherwise, while sources are followed.
 	Rollback bool
 	// Rules say which fields that podrun ignores are accepted.

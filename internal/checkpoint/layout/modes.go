@@ -17,7 +17,7 @@ const (
 	// ModeVolume is the kubelet's mode of a volume directory; the directories above it are private.
 	// A container may change it.
 	ModeVolume fs.FileMode = 0o777
-	// ModePlugins is the kubelet's mode of the directory of device plugins.
+	// ModePlugins is the kubelet's mode of the directories of plugins.
 	ModePlugins fs.FileMode = 0o750
 	// ModeContent is for directories that podrun fills within a volume.
 	ModeContent fs.FileMode = 0o755
@@ -48,6 +48,7 @@ func (d Dirs) Modes() []Mode {
 		{Path: d.Root, Mode: ModePrivate, Own: true},
 		{Path: d.Pods(), Mode: ModePrivate, Entries: true, Unrelated: true},
 		{Path: d.Claims(), Mode: ModePrivate, Lazy: true, Entries: true},
+		{Path: CSIVolumes(d), Mode: ModePrivate, Lazy: true},
 		{Path: d.Run, Mode: ModePassable, Own: true},
 		{Path: d.SandboxFiles().Dir(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.Legacy().Etcs(), Mode: ModePrivate, Lazy: true, Entries: true},

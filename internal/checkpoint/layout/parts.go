@@ -22,6 +22,13 @@ func (f SandboxFiles) Devices() string { return filepath.Join(f.dirs.Run, "devic
 // Plugins returns the file that remembers the sockets of device plugins.
 func (f SandboxFiles) Plugins() string { return filepath.Join(f.dirs.Run, "device-plugins.json") }
 
+// CSIDrivers returns the file that lists the CSI drivers of serve, for commands.
+func CSIDrivers(d Dirs) string { return filepath.Join(d.Run, "csi-drivers.json") }
+
+// CSIVolumes returns the directory that has a file for each volume for which a CSI driver has been called. It survives
+// a reboot: drivers may keep something of a volume over it.
+func CSIVolumes(d Dirs) string { return filepath.Join(d.Root, "csi") }
+
 // Users returns the path at which a sandbox's user namespace is pinned, if it has one.
 func (f SandboxFiles) Users(id string) string { return filepath.Join(f.Dir(), id, "user") }
 

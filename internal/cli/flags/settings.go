@@ -21,8 +21,8 @@ var (
 		"manifests", "manifest-url", "manifest-url-ca-file", "manifest-url-cert-file", "manifest-url-key-file",
 	}
 	meaningFlags = []string{
-		"node-name", "no-node-suffix", "pod-security", "strict-fields", "strict-kinds", "ignore-node-name",
-		"strict-permissions",
+		"node-name", "no-node-suffix", "pod-security", "inline-csi-drivers", "strict-fields", "strict-kinds",
+		"ignore-node-name", "strict-permissions",
 	}
 )
 
@@ -36,8 +36,8 @@ func (s *Sources) settings(f *pflag.FlagSet, nodeName string) sources.Settings {
 			continue
 		}
 		values := []string{f.Lookup(name).Value.String()}
-		if name == "manifests" {
-			values = slices.Clone(s.manifests)
+		if all, several := f.Lookup(name).Value.(pflag.SliceValue); several {
+			values = slices.Clone(all.GetSlice())
 		}
 		for i, value := range values {
 			isPath := name == "manifests" && !strings.HasPrefix(value, "exec:") || strings.HasSuffix(name, "-file")

@@ -14,8 +14,8 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/agent/sources"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 	"podrun.io/podrun/internal/manifest/support"
-	"podrun.io/podrun/internal/manifest/validate"
 )
 
 // Sources are the flags for the sources of manifests and the name of the node.
@@ -83,6 +83,8 @@ type Loading struct {
 	noNodeSuffix bool
 	podSecurity  string
 	rules        support.Rules
+	// inlineDrivers are the CSI drivers that podSecurity lets pods use.
+	inlineDrivers []string
 }
 
 // Add adds the flags to f.
@@ -91,6 +93,8 @@ func (l *Loading) Add(f *pflag.FlagSet) {
 	f.BoolVar(&l.noNodeSuffix, "no-node-suffix", false, "do not append the node name to the names of pods")
 	f.StringVar(&l.podSecurity, "pod-security", "privileged",
 		"Kubernetes Pod Security Standard that pods must meet: privileged (no restrictions), baseline or restricted")
+	f.StringSliceVar(&l.inlineDrivers, "inline-csi-drivers", nil,
+		"CSI `drivers` that pods may have inline volumes of although --pod-security is baseline or restricted")
 	f.BoolVar(&l.rules.StrictFields, "strict-fields", false,
 		"refuse fields that podrun ignores, such as those that only a scheduler acts on, instead of warning")
 	f.BoolVar(&l.rules.StrictKinds, "strict-kinds", false,
@@ -106,7 +110,7 @@ func (l *Loading) Options() (LoadingOptions, error) {
 	if err != nil {
 		return LoadingOptions{}, err
 	}
-	policy, err := validate.NewPolicy(l.podSecurity)
+	policy, err := podsecurity.New(l.podSecurity, l.inlineDrivers...)
 	if err != nil {
 		return LoadingOptions{}, fmt.Errorf("--pod-security %w", err)
 	}
@@ -117,7 +121,7 @@ func (l *Loading) Options() (LoadingOptions, error) {
 type LoadingOptions struct {
 	NodeName string
 	NoSuffix bool
-	Policy   *validate.Policy
+	Policy   *podsecurity.Policy
 	Rules    support.Rules
 }
 

@@ -19,9 +19,9 @@ import (
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 	"podrun.io/podrun/internal/manifest/source/file"
 	"podrun.io/podrun/internal/manifest/support"
-	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
 	"podrun.io/podrun/internal/workload"
@@ -54,7 +54,7 @@ type Options struct {
 	Stdin    io.Reader
 	NodeName string
 	NoSuffix bool
-	Policy   *validate.Policy // refuses pods that ask for more; nil: none
+	Policy   *podsecurity.Policy // refuses pods that ask for more; nil: none
 	Rules    support.Rules
 }
 

@@ -2,6 +2,7 @@ package list
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -99,10 +100,15 @@ func (l *Lister) plugins(o Options) error {
 					pods = append(pods, d.Pod)
 				}
 			}
-			row := []string{
-				p.Name, p.Type, p.Status, strconv.Itoa(len(p.Devices)), strconv.Itoa(healthy), strconv.Itoa(used),
-				printers.OrNone(strings.Join(pods, ",")),
+			counts := []string{strconv.Itoa(len(p.Devices)), strconv.Itoa(healthy), strconv.Itoa(used)}
+			if p.Type == plugins.CSI {
+				for _, v := range p.Volumes {
+					pods = append(pods, v.Pod)
+				}
+				counts = []string{"-", "-", strconv.Itoa(len(p.Volumes))}
 			}
+			row := slices.Concat([]string{p.Name, p.Type, p.Status}, counts,
+				[]string{printers.OrNone(strings.Join(slices.Compact(pods), ","))})
 			if o.Format.Wide() {
 				row = append(row, p.Socket)
 			}

@@ -14,17 +14,35 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/device/plugins"
+	"podrun.io/podrun/internal/volume/csi"
 )
+
+// CSI is the type of CSI drivers.
+const CSI = "CSIPlugin"
 
 // Plugin is a plugin as serve knows it.
 type Plugin struct {
 	Name string `json:"name"`
-	// Type is DevicePlugin.
+	// Type is DevicePlugin or CSIPlugin.
 	Type string `json:"type"`
 	// Status is Connected or Disconnected.
 	Status  string   `json:"status"`
 	Socket  string   `json:"socket"`
 	Devices []Device `json:"devices,omitempty"`
+	// NodeID is a CSI driver's name for this machine, and Volumes those for which it has been called.
+	NodeID  string   `json:"nodeID,omitempty"`
+	Volumes []Volume `json:"volumes,omitempty"`
+}
+
+// Volume is a volume of a CSI driver.
+type Volume struct {
+	// Pod is the pod that has it, as NAMESPACE/NAME, and Name the volume's name in that.
+	Pod  string `json:"pod"`
+	Name string `json:"name"`
+	ID   string `json:"id"`
+	Path string `json:"path"`
+	// Status is Publishing, Published, or Unpublishing when the pod is gone.
+	Status string `json:"status"`
 }
 
 // Device is a device of a plugin.
@@ -61,6 +79,49 @@ func List(dirs layout.Dirs) ([]Plugin, error) {
 			})
 		}
 		all = append(all, out)
+	}
+	drivers, err := csiDrivers(dirs)
+	return append(all, drivers...), err
+}
+
+// csiDrivers returns the CSI drivers that have registered, and those that have volumes, by name.
+func csiDrivers(dirs layout.Dirs) ([]Plugin, error) {
+	known, err := csi.Read(dirs)
+	if err != nil {
+		return nil, err
+	}
+	volumes, err := csi.Records(dirs)
+	if err != nil {
+		return nil, err
+	}
+	drivers := map[string]*Plugin{}
+	for _, d := range known {
+		p := &Plugin{Name: d.Name, Type: CSI, Status: "Disconnected", Socket: d.Socket, NodeID: d.NodeID}
+		if d.Connected {
+			p.Status = "Connected"
+		}
+		drivers[d.Name] = p
+	}
+	for _, v := range volumes {
+		p := drivers[v.Driver]
+		if p == nil {
+			p = &Plugin{Name: v.Driver, Type: CSI, Status: "Disconnected", Socket: v.Socket}
+			drivers[v.Driver] = p
+		}
+		status := "Publishing"
+		switch {
+		case v.Released:
+			status = "Unpublishing"
+		case v.Published:
+			status = "Published"
+		}
+		p.Volumes = append(p.Volumes, Volume{
+			Pod: v.Pod.String(), Name: v.Volume, ID: v.ID, Path: v.Target, Status: status,
+		})
+	}
+	var all []Plugin
+	for _, name := range slices.Sorted(maps.Keys(drivers)) {
+		all = append(all, *drivers[name])
 	}
 	return all, nil
 }

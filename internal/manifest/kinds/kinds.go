@@ -24,7 +24,7 @@ const (
 	Pod
 	// List is the role of lists, whose items are objects.
 	List
-	// Object is the role of ConfigMaps and Secrets, to which pods refer.
+	// Object is the role of objects to which pods refer.
 	Object
 	// Workload is the role of objects from which pods are made.
 	Workload
@@ -52,6 +52,7 @@ var acted = []Kind{
 	{Name: "ConfigMap", Role: Object, Groups: core},
 	{Name: "Secret", Role: Object, Groups: core},
 	{Name: "PersistentVolumeClaim", Role: Claim, Groups: core},
+	{Name: "CSIDriver", Role: Object, Groups: storage},
 	{Name: "Deployment", Role: Workload, Groups: apps},
 	{Name: "ReplicaSet", Role: Workload, Groups: apps},
 	{Name: "StatefulSet", Role: Workload, Groups: apps},

@@ -20,7 +20,7 @@ const (
 	noAdmission  = "there is no API server, so nothing is checked or changed by it"
 	noServer     = "there is no API server"
 	noDevices    = "there is no scheduler that would allocate devices; see devices in the node configuration"
-	noDrivers    = "podrun runs no CSI driver; a claim is a directory on this machine"
+	noDrivers    = "it is for the controllers of a cluster; a claim is a directory on this machine"
 	noBudget     = "podrun evicts no pod for a budget to forbid it"
 	noScaling    = "the number of pods does not change by itself"
 	noNetPolicy  = "none of its rules applies: pods reach each other, and what the machine reaches"
@@ -59,7 +59,6 @@ var passed = []Kind{
 	{"ValidatingAdmissionPolicyBinding", Passed, admission, noAdmission},
 	{"MutatingAdmissionPolicy", Passed, admission, noAdmission},
 	{"MutatingAdmissionPolicyBinding", Passed, admission, noAdmission},
-	{"CSIDriver", Passed, storage, noDrivers},
 	{"CSINode", Passed, storage, noDrivers},
 	{"CSIStorageCapacity", Passed, storage, noDrivers},
 	{"StorageClass", Passed, storage, "a claim is a directory on this machine, whatever its class"},

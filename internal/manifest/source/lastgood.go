@@ -15,9 +15,9 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 	"podrun.io/podrun/internal/manifest/reader"
 	"podrun.io/podrun/internal/manifest/support"
-	"podrun.io/podrun/internal/manifest/validate"
 )
 
 // Options describe a source of one text.
@@ -31,7 +31,7 @@ type Options struct {
 	// NodeName, NoSuffix, Policy and Rules are those of manifest.LoadOptions.
 	NodeName string
 	NoSuffix bool
-	Policy   *validate.Policy
+	Policy   *podsecurity.Policy
 	Rules    support.Rules
 	// CacheDir keeps the last good text over a reboot; empty: it is not kept.
 	CacheDir string

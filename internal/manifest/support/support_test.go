@@ -220,7 +220,7 @@ func TestEmptyValuesPass(t *testing.T) {
 	for path, value := range map[string]any{
 		"spec.resourceClaims":   []any{"c"},
 		"spec.volumes[0].iscsi": map[string]any{},
-		"spec.volumes[0].csi":   map[string]any{},
+		"spec.volumes[0].fc":    map[string]any{},
 		"spec.overhead":         map[string]any{"cpu": "1"},
 	} {
 		if got := errorsOf(path, value); len(got) != 1 {

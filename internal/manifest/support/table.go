@@ -224,8 +224,12 @@ var table = map[string]map[string]rule{
 		"mountPropagation":  yes(""),
 		"bindMountOptions":  no(),
 	},
-	"Volume":                            volume,
-	"ImageVolumeSource":                 {"reference": yes(""), "pullPolicy": yes("")},
+	"Volume":            volume,
+	"ImageVolumeSource": {"reference": yes(""), "pullPolicy": yes("")},
+	"CSIVolumeSource": {
+		"driver": yes(""), "readOnly": yes(""), "fsType": yes(""), "volumeAttributes": yes(""),
+		"nodePublishSecretRef": yes("a Secret in the manifests"),
+	},
 	"NFSVolumeSource":                   {"server": yes(""), "path": yes(""), "readOnly": yes("")},
 	"PersistentVolumeClaimVolumeSource": {"claimName": yes("unique in the pod's namespace"), "readOnly": yes("")},
 	"EmptyDirVolumeSource": {
@@ -324,7 +328,7 @@ var volume = map[string]rule{
 	"portworxVolume":       never(noDriver),
 	"scaleIO":              never(wasRemoved),
 	"storageos":            never(wasRemoved),
-	"csi":                  never("needs a CSI driver and an API server; " + mountIt),
+	"csi":                  yes("needs a CSI driver that has registered; see plugins.md"),
 	"ephemeral":            never("needs an API server; use emptyDir or a persistentVolumeClaim"),
 }
 

@@ -143,8 +143,8 @@ func validateNetworks(p *v1.Pod, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// deviceAnnotations returns the keys, in order, of the annotations that name CDI devices.
-func deviceAnnotations(annotations map[string]string) []string {
+// DeviceAnnotations returns the keys, in order, of the annotations that name CDI devices.
+func DeviceAnnotations(annotations map[string]string) []string {
 	const prefix = "cdi.k8s.io/"
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(annotations)), func(key string) bool {
 		return !strings.HasPrefix(key, prefix)
@@ -155,7 +155,7 @@ func deviceAnnotations(annotations map[string]string) []string {
 // when they are used.
 func validateDevices(annotations map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, key := range deviceAnnotations(annotations) {
+	for _, key := range DeviceAnnotations(annotations) {
 		for _, name := range strings.Split(annotations[key], ",") {
 			if _, _, _, err := parser.ParseQualifiedName(name); err != nil {
 				errs = append(errs, field.Invalid(path.Key(key), name, "must be a device as vendor/class=name"))

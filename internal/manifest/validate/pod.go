@@ -2,7 +2,7 @@
 // would accept their creation, and checks pods against the Pod Security Standards. It is pure: it
 // reads and defaults nothing. It does not know files and lines: its errors name the field.
 //
-// Begin reading at Pod, ConfigMap, Secret and Policy.
+// Begin reading at Pod.
 package validate
 
 import (

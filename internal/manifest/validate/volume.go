@@ -77,6 +77,7 @@ func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
 			validateProjections(s.Projected.Sources, at)...)
 	})
 	errs = append(errs, validateCount(s, path)...)
+	judge("csi", s.CSI != nil, func(at *field.Path) field.ErrorList { return validateCSI(s.CSI, at) })
 	judge("image", s.Image != nil, func(at *field.Path) field.ErrorList {
 		errs := named(s.Image.Reference, at.Child("reference"))
 		if strings.TrimSpace(s.Image.Reference) != s.Image.Reference {
@@ -143,6 +144,17 @@ func validateNFS(n *v1.NFSVolumeSource, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("path"), n.Path, "must be an absolute path"))
 	case strings.ContainsFunc(n.Path, unicode.IsControl):
 		errs = append(errs, field.Invalid(path.Child("path"), n.Path, "must not contain control characters"))
+	}
+	return errs
+}
+
+func validateCSI(s *v1.CSIVolumeSource, path *field.Path) field.ErrorList {
+	errs := named(s.Driver, path.Child("driver"))
+	if s.Driver != "" {
+		errs = invalid(path.Child("driver"), s.Driver, pod.CSIDriverName(s.Driver))
+	}
+	if ref := s.NodePublishSecretRef; ref != nil {
+		errs = append(errs, named(ref.Name, path.Child("nodePublishSecretRef", "name"))...)
 	}
 	return errs
 }

@@ -18,8 +18,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 	"podrun.io/podrun/internal/manifest/support"
-	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/workload"
 )
 
@@ -60,9 +60,9 @@ func main() {
 var levels = []string{"baseline", "restricted"}
 
 func run(in io.Reader, out io.Writer) error {
-	policies := map[string]*validate.Policy{}
+	policies := map[string]*podsecurity.Policy{}
 	for _, level := range levels {
-		policy, err := validate.NewPolicy(level)
+		policy, err := podsecurity.New(level)
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func run(in io.Reader, out io.Writer) error {
 
 // judge loads a manifest with a policy and returns its pods, or its errors. refusals has the
 // messages of fields that podrun does not support.
-func judge(one input, policy *validate.Policy, refusals map[string]bool) ([]*v1.Pod, []finding, error) {
+func judge(one input, policy *podsecurity.Policy, refusals map[string]bool) ([]*v1.Pod, []finding, error) {
 	loaded, err := manifest.Load(one.Data, manifest.LoadOptions{
 		Origin: manifest.Origin{Source: manifest.SourceFile, Path: "/" + one.Name}, NodeName: "node1", Policy: policy,
 	})

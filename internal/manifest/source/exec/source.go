@@ -13,9 +13,9 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 	"podrun.io/podrun/internal/manifest/source"
 	"podrun.io/podrun/internal/manifest/support"
-	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -40,7 +40,7 @@ type Options struct {
 	// NodeName, NoSuffix, Policy and Rules are those of manifest.LoadOptions.
 	NodeName string
 	NoSuffix bool
-	Policy   *validate.Policy
+	Policy   *podsecurity.Policy
 	Rules    support.Rules
 	// CacheDir keeps the last good output over a reboot; empty: it is not kept.
 	CacheDir string

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 	"podrun.io/podrun/internal/manifest/reader"
 	"podrun.io/podrun/internal/manifest/support"
-	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/sys/errtext"
 	"podrun.io/podrun/internal/sys/own"
 )
@@ -22,7 +22,7 @@ import (
 // each file. It starts no goroutine of its own and takes the time as an argument. It is not safe
 // for concurrent use.
 type scanner struct {
-	policy     *validate.Policy
+	policy     *podsecurity.Policy
 	rules      support.Rules
 	path, node string
 	noSuffix   bool

@@ -21,8 +21,8 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 	"podrun.io/podrun/internal/manifest/support"
-	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/sys/watch"
 )
 
@@ -47,7 +47,7 @@ type Options struct {
 	NodeName string
 	NoSuffix bool
 	// Policy refuses pods that need more privileges than it allows; nil allows all pods.
-	Policy *validate.Policy
+	Policy *podsecurity.Policy
 	// Rules are those of manifest.LoadOptions.
 	Rules support.Rules
 	// Optional makes a missing Path an empty source instead of an error, until Path exists for the

@@ -22,9 +22,9 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 	"podrun.io/podrun/internal/manifest/source"
 	"podrun.io/podrun/internal/manifest/support"
-	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/sys/errtext"
 )
 
@@ -49,7 +49,7 @@ type Options struct {
 	NodeName string
 	NoSuffix bool
 	// Policy refuses pods that need more privileges than it allows; nil allows all pods.
-	Policy *validate.Policy
+	Policy *podsecurity.Policy
 	// Rules are those of manifest.LoadOptions.
 	Rules support.Rules
 	// CacheDir is the directory where the last good response is saved; empty: it is not saved.

@@ -1,11 +1,11 @@
-package validate_test
+package podsecurity_test
 
 import (
 	"strings"
 	"testing"
 
 	"podrun.io/podrun/internal/manifest"
-	"podrun.io/podrun/internal/manifest/validate"
+	"podrun.io/podrun/internal/manifest/podsecurity"
 )
 
 func TestPolicy(t *testing.T) {
@@ -25,8 +25,11 @@ func TestPolicy(t *testing.T) {
 		{"an init container", "baseline", "\n  initContainers: [{name: init, image: i, securityContext: {capabilities: {add: [SYS_ADMIN]}}}]\n  containers: [{name: main, image: i}]\n", "non-default capabilities"},
 		{"nothing special", "restricted", "\n  containers: [{name: main, image: i}]\n", "allowPrivilegeEscalation != false"},
 		{"as it should be", "restricted", restricted, ""},
+		{"a CSI driver that is allowed", "restricted", restricted + "  volumes: [{name: v, csi: {driver: allowed.example.com}}]\n", ""},
+		{"another CSI driver", "baseline", restricted + "  volumes: [{name: v, csi: {driver: other.example.com}}]\n",
+			`m.yaml:8: spec.volumes[0].csi.driver: Forbidden: --pod-security baseline does not allow it: --inline-csi-drivers does not have "other.example.com"`},
 	} {
-		policy, err := validate.NewPolicy(c.level)
+		policy, err := podsecurity.New(c.level, "allowed.example.com")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +42,7 @@ func TestPolicy(t *testing.T) {
 			t.Errorf("%s, %s: %v, want %s", c.level, c.name, err, c.want)
 		}
 	}
-	if _, err := validate.NewPolicy("strict"); err == nil || err.Error() != `"strict": must be privileged, baseline or restricted` {
+	if _, err := podsecurity.New("strict"); err == nil || err.Error() != `"strict": must be privileged, baseline or restricted` {
 		t.Errorf("a level that is none: %v", err)
 	}
 }

@@ -1,25 +1,33 @@
-package validate
+// Package podsecurity limits the privileges of pods to a level of Kubernetes' Pod Security Standards, by Kubernetes'
+// own implementation (k8s.io/pod-security-admission), and those of podrun's own that these do not know. It is pure.
+//
+// Begin reading at Policy.Judge.
+package podsecurity
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
+
+	"podrun.io/podrun/internal/manifest/validate"
 )
 
-// Policy limits the privileges of pods to a level of Kubernetes' Pod Security Standards, by
-// Kubernetes' own implementation (k8s.io/pod-security-admission). A nil Policy allows all pods.
+// Policy is a level, and what it allows beyond that. A nil Policy allows all pods.
 type Policy struct {
 	level     api.Level
 	evaluator policy.Evaluator
+	drivers   []string
 }
 
-// NewPolicy returns the policy of a level: privileged, baseline or restricted. The policy of
-// privileged is nil. Any other level is an error.
-func NewPolicy(level string) (*Policy, error) {
+// New returns the policy of a level: privileged, baseline or restricted. The policy of
+// privileged is nil. Any other level is an error. drivers are the CSI drivers that pods may have inline volumes of: in
+// Kubernetes a cluster's administrator says so by a CSIDriver object, which here is in anybody's manifests.
+func New(level string, drivers ...string) (*Policy, error) {
 	parsed, err := api.ParseLevel(level)
 	if err != nil {
 		return nil, fmt.Errorf("%q: must be privileged, baseline or restricted", level)
@@ -31,7 +39,7 @@ func NewPolicy(level string) (*Policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the Pod Security Standards: %w", err)
 	}
-	return &Policy{level: parsed, evaluator: evaluator}, nil
+	return &Policy{level: parsed, evaluator: evaluator, drivers: drivers}, nil
 }
 
 // Judge returns an error for each violation of the policy by a pod.
@@ -41,11 +49,17 @@ func (p *Policy) Judge(pod *v1.Pod) field.ErrorList {
 	}
 	refused := p.refused()
 	var errs field.ErrorList
-	for _, key := range deviceAnnotations(pod.Annotations) {
+	for _, key := range validate.DeviceAnnotations(pod.Annotations) {
 		// Kubernetes' rules do not cover these annotations, because in Kubernetes only device
 		// plugins can grant devices.
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(key),
 			refused+"devices"))
+	}
+	for i, v := range pod.Spec.Volumes {
+		if v.CSI != nil && !slices.Contains(p.drivers, v.CSI.Driver) {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "volumes").Index(i).Child("csi", "driver"),
+				refused+fmt.Sprintf("--inline-csi-drivers does not have %q", v.CSI.Driver)))
+		}
 	}
 	level := api.LevelVersion{Level: p.level, Version: api.LatestVersion()}
 	for _, result := range p.evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec) {

@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/test/testcsi"
+)
+
+// csiDriver builds the CSI driver of the tests, and returns the directory that has it.
+func csiDriver(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	c := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, "driver"), "../internal/test/testcsi/driver")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("building the driver: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// csiVolumes returns the volumes of CSI drivers as get plugins shows them, as POD STATUS.
+func (n *node) csiVolumes() string {
+	n.t.Helper()
+	var list struct {
+		Items []struct {
+			Type, Status string
+			Volumes      []struct{ Pod, Status string }
+		}
+	}
+	must(n.t, json.Unmarshal([]byte(n.ok("get", "plugins", "-o", "json")), &list))
+	var all []string
+	for _, p := range list.Items {
+		for _, v := range p.Volumes {
+			all = append(all, v.Pod+" "+v.Status)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// TestCSI: a CSI driver that runs as a pod, and pods that have its inline volumes, in any order, over the end of each and of
+// podrun.
+func TestCSI(t *testing.T) {
+	n := newNode(t)
+	const name = "inline.csi.example.com"
+	kubelet, program := n.path("kubelet"), csiDriver(t)
+	state := filepath.Join(kubelet, "plugins", name)
+	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/driver -name %s -dir %s -registry %s/plugins_registry", name, state, kubelet),
+		"volumes:", "- {name: driver, hostPath: {path: "+program+"}}",
+		"- {name: kubelet, hostPath: {path: "+kubelet+", type: Directory}}")
+	driver = inContainer(driver, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
+		"- {name: kubelet, mountPath: "+kubelet+", mountPropagation: Bidirectional}")
+	document := "apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: " + name + "}\nspec: {volumeLifecycleModes: [Ephemeral], fsGroupPolicy: File}\n---\n"
+	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {user: me}\n---\n"
+	asking := func(name string) string {
+		p := manifest(name, "Always", forever, "securityContext: {fsGroup: 4321}", "volumes:",
+			"- {name: data, csi: {driver: inline.csi.example.com, volumeAttributes: {kind: test}, nodePublishSecretRef: {name: login}}}")
+		return inContainer(p, "volumeMounts:", "- {name: data, mountPath: /data}", "- {name: data, mountPath: /part, subPath: part}")
+	}
+	seen := func(pod string) (s testcsi.Seen) {
+		t.Helper()
+		must(t, json.Unmarshal([]byte(n.shell(pod, "cat /data/seen.json")), &s))
+		return s
+	}
+	serve := func() { n.serve("--plugins", "--plugins-dir="+kubelet) }
+	// The pod before its driver.
+	n.write("a.yaml", secret+asking("a"))
+	serve()
+	n.awaitPod("a-n", "to wait for its driver", func(p *v1.Pod) error {
+		if w := p.Status.ContainerStatuses[0].State.Waiting; w != nil && strings.Contains(w.Message, "the CSI driver "+name+" has not registered") {
+			return nil
+		}
+		return errors.New(asJSON(p.Status))
+	})
+	n.write("z-driver.yaml", document+driver)
+	a := n.ready("a-n")
+	got := seen("a")
+	if got.Context["csi.storage.k8s.io/pod.name"] != "a-n" || got.Context["csi.storage.k8s.io/pod.uid"] != string(a.UID) ||
+		got.Context["kind"] != "test" || got.Secrets["user"] != "me" {
+		t.Errorf("the driver was told %+v", got)
+	}
+	if owner := n.shell("a", "touch /part/new && stat -c %g /data /part/new"); owner != "4321\n4321" {
+		t.Errorf("the groups of the volume: %q", owner)
+	}
+	if got := strings.Join(strings.Fields(n.ok("get", "plugins", "--no-headers")), " "); got != name+" CSIPlugin Connected - - 1 default/a-n" {
+		t.Errorf("get plugins: %s", got)
+	}
+	// podrun's end.
+	n.end(syscall.SIGKILL)
+	serve()
+	n.write("b.yaml", asking("b"))
+	n.ready("b-n")
+	// The driver's end: who has a volume keeps it, and needs no driver to start again.
+	n.kill(n.pod("driver-n"), "c")
+	n.kill(a, "c")
+	n.restarted("a-n", 1)
+	if got := seen("a"); got.Times != 1 {
+		t.Errorf("published %d times", got.Times)
+	}
+	n.restarted("driver-n", 1)
+	// A driver that does not come back keeps no pod from being removed.
+	n.remove("z-driver.yaml")
+	n.gone("driver-n")
+	n.remove("a.yaml")
+	n.gone("a-n")
+	n.end(syscall.SIGKILL)
+	serve()
+	if got := n.csiVolumes(); got != "default/a-n Unpublishing, default/b-n Published" {
+		t.Errorf("get plugins: %s", got)
+	}
+	n.write("z-driver.yaml", document+driver)
+	n.await("the volume of the removed pod to be unpublished", func() error {
+		if got := n.csiVolumes(); got != "default/b-n Published" {
+			return errors.New(got)
+		}
+		return nil
+	})
+	n.remove("b.yaml")
+	n.gone("b-n")
+	left, err := filepath.Glob(filepath.Join(kubelet, "pods", "*"))
+	must(t, err)
+	volumes, err := filepath.Glob(filepath.Join(state, "volumes", "*"))
+	must(t, err)
+	if all := append(left, volumes...); len(all) > 0 || n.csiVolumes() != "" {
+		t.Errorf("left: %q, %s", all, n.csiVolumes())
+	}
+}

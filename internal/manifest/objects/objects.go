@@ -1,0 +1,100 @@
+// Package objects reads the objects beside pods and workloads to which these refer: ConfigMaps, Secrets and
+// CSIDrivers. It decodes them, gives them their defaults and validates them; it is pure. It does not know lines, and
+// not what other objects there are.
+//
+// Begin reading at Read.
+package objects
+
+import (
+	"cmp"
+	"reflect"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/manifest/defaults"
+	"podrun.io/podrun/internal/manifest/support"
+	validate "podrun.io/podrun/internal/manifest/validate/objects"
+	"podrun.io/podrun/internal/pod"
+)
+
+// The kinds of objects.
+const (
+	KindConfigMap = "ConfigMap"
+	KindSecret    = "Secret"
+	KindCSIDriver = "CSIDriver"
+)
+
+// Object is a ConfigMap, a Secret or a CSIDriver: exactly one of the fields is not nil.
+type Object struct {
+	ConfigMap *v1.ConfigMap
+	Secret    *v1.Secret
+	CSIDriver *storagev1.CSIDriver
+}
+
+// Kind returns the object's kind.
+func (o Object) Kind() string {
+	switch {
+	case o.Secret != nil:
+		return KindSecret
+	case o.CSIDriver != nil:
+		return KindCSIDriver
+	}
+	return KindConfigMap
+}
+
+// Key returns the object's name, which is unique among those of its kind. A CSIDriver has no namespace.
+func (o Object) Key() pod.Key {
+	switch {
+	case o.Secret != nil:
+		return pod.Key{Namespace: o.Secret.Namespace, Name: o.Secret.Name}
+	case o.CSIDriver != nil:
+		return pod.Key{Name: o.CSIDriver.Name}
+	}
+	return pod.Key{Namespace: o.ConfigMap.Namespace, Name: o.ConfigMap.Name}
+}
+
+// Findings are what is wrong with an object: Errs by its fields as they are written, Invalid by its values, and
+// Ignored what has no effect here.
+type Findings struct {
+	Errs, Ignored []decode.Error
+	Invalid       field.ErrorList
+}
+
+// Read reads an object of one of the kinds.
+func Read(kind string, value map[string]any) (o Object, f Findings) {
+	var into any
+	var t reflect.Type
+	switch kind {
+	case KindSecret:
+		o.Secret = &v1.Secret{}
+		into, t = o.Secret, reflect.TypeFor[v1.Secret]()
+	case KindCSIDriver:
+		o.CSIDriver = &storagev1.CSIDriver{}
+		into, t = o.CSIDriver, reflect.TypeFor[storagev1.CSIDriver]()
+	default:
+		o.ConfigMap = &v1.ConfigMap{}
+		into, t = o.ConfigMap, reflect.TypeFor[v1.ConfigMap]()
+	}
+	f.Errs = decode.Check(value, t, "", nil)
+	refused, ignored := support.CheckMeta(value)
+	f.Errs, f.Ignored = append(f.Errs, refused...), ignored
+	err := decode.Into(value, into)
+	switch {
+	case o.Secret != nil:
+		defaults.Secret(o.Secret)
+		f.Invalid = validate.Secret(o.Secret)
+	case o.CSIDriver != nil:
+		defaults.CSIDriver(o.CSIDriver)
+		f.Invalid = validate.CSIDriver(o.CSIDriver)
+	default:
+		o.ConfigMap.Namespace = cmp.Or(o.ConfigMap.Namespace, v1.NamespaceDefault)
+		f.Invalid = validate.ConfigMap(o.ConfigMap)
+	}
+	if err != nil && len(f.Errs) == 0 {
+		f.Errs = append(f.Errs, decode.Error{Message: err.Error()})
+	}
+	return o, f
+}

@@ -1,0 +1,295 @@
+package csi
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys/socket"
+	"podrun.io/podrun/internal/volume/mounts"
+)
+
+const (
+	// publishPatience is how long the start of a container waits for a driver, and releasePatience the removal
+	// of a pod. The calls go on after that.
+	publishPatience = 3 * time.Second
+	releasePatience = 10 * time.Second
+)
+
+// Request asks for an inline volume of a pod.
+type Request struct {
+	Pod    *v1.Pod
+	Volume string // its name in the pod
+	Source *v1.CSIVolumeSource
+	// Secrets are the data of the Secret that the source names.
+	Secrets map[string]string
+	// Driver is the driver's CSIDriver document; nil if there is none.
+	Driver *storagev1.CSIDriver
+}
+
+// Published is a volume that is mounted on the machine.
+type Published struct {
+	Path     string
+	ReadOnly bool
+	// Ownable reports that the volume is to be given to the pod's fsGroup.
+	Ownable bool
+}
+
+// record returns the record of the volume before the driver is known. The ID has the kubelet's form. Unlike there a
+// manifest may give the UID, so that the two parts must be distinct.
+func (r Request) record() Record {
+	sum := sha256.Sum256([]byte(string(r.Pod.UID) + "/" + r.Volume))
+	return Record{
+		Driver: r.Source.Driver, ID: "csi-" + hex.EncodeToString(sum[:]),
+		UID: r.Pod.UID, Pod: pod.KeyOf(r.Pod), Volume: r.Volume,
+	}
+}
+
+func (r Request) readOnly() bool { return r.Source.ReadOnly != nil && *r.Source.ReadOnly }
+
+// refused returns an error if the CSIDriver document forbids the volume.
+func (r Request) refused() error {
+	if r.Driver == nil {
+		return nil // the driver answers for itself
+	}
+	spec := r.Driver.Spec
+	if !slices.Contains(spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral) {
+		return fmt.Errorf("the CSIDriver %s has no volumeLifecycleMode Ephemeral, which inline volumes need", r.Driver.Name)
+	}
+	if len(spec.TokenRequests) > 0 {
+		return fmt.Errorf("the CSIDriver %s requests tokens of service accounts, and there is no API server to issue them",
+			r.Driver.Name)
+	}
+	return nil
+}
+
+// Publish makes a driver mount the volume, unless it has, and returns where. An error may be temporary, and a later
+// call may succeed.
+func (d *Drivers) Publish(ctx context.Context, r Request) (Published, error) {
+	if err := r.refused(); err != nil {
+		return Published{}, err
+	}
+	d.keep(r)
+	before, found, err := d.records.read(r.record())
+	if err != nil {
+		return Published{}, err
+	}
+	if found && before.Released {
+		if err := d.do(ctx, before, unpublishing, releasePatience, d.unpublish); err != nil {
+			return Published{}, fmt.Errorf("it is not unpublished yet for the pod that had it before: %w", err)
+		}
+		found = false
+	}
+	out := Published{Path: d.target(r), ReadOnly: r.readOnly()}
+	if found && before.Published {
+		mounted, err := isMounted(before.Target)
+		if err != nil || mounted {
+			out.Path, out.Ownable = before.Target, before.Ownable
+			return out, err
+		}
+	}
+	with, err := d.driver(r.Source.Driver)
+	if err != nil {
+		return Published{}, err
+	}
+	out.Ownable = r.ownable(with)
+	record := r.record()
+	record.Socket, record.Target, record.Ownable = with.endpoint, out.Path, out.Ownable
+	return out, d.do(ctx, record, publishing, publishPatience, func(ctx context.Context, record Record) error {
+		return d.publish(ctx, with, r, record)
+	})
+}
+
+// target returns where a volume is mounted, which is where the kubelet has it: drivers have that directory.
+func (d *Drivers) target(r Request) string {
+	return filepath.Join(d.o.Dir, "pods", string(r.Pod.UID), "volumes", "kubernetes.io~csi", r.Volume, "mount")
+}
+
+// driver returns the driver with a name.
+func (d *Drivers) driver(name string) (*driver, error) {
+	if d.o.Dir == "" {
+		return nil, fmt.Errorf("no CSI driver %s can register: run podrun serve with --plugins", name)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	with := d.drivers[name]
+	if with == nil {
+		return nil, fmt.Errorf("the CSI driver %s has not registered", name)
+	}
+	return with, nil
+}
+
+// ownable reports whether the volume is to be given to the pod's group, by the rules of fsGroupPolicy.
+func (r Request) ownable(with *driver) bool {
+	policy := storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
+	if r.Driver != nil && r.Driver.Spec.FSGroupPolicy != nil {
+		policy = *r.Driver.Spec.FSGroupPolicy
+	}
+	switch {
+	case with.can[csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP], r.readOnly():
+		return false
+	case policy == storagev1.NoneFSGroupPolicy:
+		return false
+	case policy == storagev1.FileFSGroupPolicy:
+		return true
+	}
+	return r.fsType() != ""
+}
+
+func (r Request) fsType() string {
+	if r.Source.FSType == nil {
+		return ""
+	}
+	return *r.Source.FSType
+}
+
+// publish calls the driver. It records the volume first.
+func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record Record) error {
+	recorded, err := d.records.create(record)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(record.Target), layout.ModePlugins); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = csi.NewNodeClient(with.conn).NodePublishVolume(ctx, r.message(with, record))
+	if err == nil {
+		return d.records.update(record, func(r *Record) { r.Published = true })
+	}
+	if !recorded && !uncertain(err) {
+		err = errors.Join(err, d.records.forget(record))
+	}
+	return failed(record.Driver, "NodePublishVolume", err)
+}
+
+// message returns the request of the call NodePublishVolume.
+func (r Request) message(with *driver, record Record) *csi.NodePublishVolumeRequest {
+	mode := csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	if with.can[csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER] {
+		mode = csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+	}
+	mount := &csi.VolumeCapability_MountVolume{FsType: r.fsType()}
+	if s := r.Pod.Spec.SecurityContext; with.can[csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP] &&
+		s != nil && s.FSGroup != nil {
+		mount.VolumeMountGroup = strconv.FormatInt(*s.FSGroup, 10)
+	}
+	attributes := map[string]string{}
+	maps.Copy(attributes, r.Source.VolumeAttributes)
+	// Only a document that says no keeps them back: drivers for inline volumes refuse to work without.
+	if r.Driver == nil || r.Driver.Spec.PodInfoOnMount == nil || *r.Driver.Spec.PodInfoOnMount {
+		maps.Copy(attributes, map[string]string{
+			"csi.storage.k8s.io/pod.name":            r.Pod.Name,
+			"csi.storage.k8s.io/pod.namespace":       r.Pod.Namespace,
+			"csi.storage.k8s.io/pod.uid":             string(r.Pod.UID),
+			"csi.storage.k8s.io/serviceAccount.name": cmp.Or(r.Pod.Spec.ServiceAccountName, "default"),
+			"csi.storage.k8s.io/ephemeral":           "true",
+		})
+	}
+	return &csi.NodePublishVolumeRequest{
+		VolumeId: record.ID, TargetPath: record.Target, Readonly: r.readOnly(), Secrets: r.Secrets,
+		VolumeContext: attributes,
+		VolumeCapability: &csi.VolumeCapability{
+			AccessType: &csi.VolumeCapability_Mount{Mount: mount},
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},
+		},
+	}
+}
+
+// failed returns the error of a call with the names of driver and call.
+func failed(driver, call string, err error) error {
+	return fmt.Errorf("CSI driver %s: %s: %w", driver, call, err)
+}
+
+// uncertain reports that a call that failed may have had its effect, or still have it: the codes are the kubelet's.
+func uncertain(err error) bool {
+	switch status.Code(err) {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted:
+		return true
+	}
+	return false
+}
+
+// Release unpublishes the volumes of a pod revision that is about to be removed. It waits for drivers for some
+// seconds. What is not unpublished then is so later: no driver keeps a pod from being removed. An error means that
+// this could not be recorded.
+func (d *Drivers) Release(ctx context.Context, uid pod.UID) error {
+	d.mu.Lock()
+	maps.DeleteFunc(d.renewed, func(_ string, r Request) bool { return r.Pod.UID == uid })
+	d.mu.Unlock()
+	all, err := d.records.list(uid)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, releasePatience)
+	defer cancel()
+	defer d.attend()
+	for _, r := range all {
+		if err := d.records.update(r, func(r *Record) { r.Released = true }); err != nil {
+			return err
+		}
+		if err := d.do(ctx, r, unpublishing, releasePatience, d.unpublish); err != nil {
+			d.o.Log.Warn("a volume of a removed pod is not unpublished yet; that is tried again when its driver registers",
+				"pod", r.Pod.String(), "volume", r.Volume, "err", err)
+		}
+	}
+	return nil
+}
+
+// unpublish calls the driver of a volume, and then removes what was made for it.
+func (d *Drivers) unpublish(ctx context.Context, r Record) error {
+	r, found, err := d.records.read(r)
+	if err != nil || !found {
+		return err
+	}
+	at := r.Socket
+	d.mu.Lock()
+	if with := d.drivers[r.Driver]; with != nil {
+		at = with.endpoint
+	}
+	d.mu.Unlock()
+	conn, err := socket.Client(at)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = csi.NewNodeClient(conn).NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{
+		VolumeId: r.ID, TargetPath: r.Target,
+	})
+	if err != nil && status.Code(err) != codes.NotFound {
+		return failed(r.Driver, "NodeUnpublishVolume", err)
+	}
+	switch mounted, err := isMounted(r.Target); {
+	case err != nil:
+		return err
+	case mounted:
+		return failed(r.Driver, "NodeUnpublishVolume", fmt.Errorf("it succeeded, but %s is still mounted", r.Target))
+	}
+	return d.records.forget(r)
+}
+
+// isMounted reports whether something is mounted at a path. It does not access that.
+func isMounted(path string) (bool, error) {
+	kind, err := mounts.KindOn(path)
+	return kind != "", err
+}

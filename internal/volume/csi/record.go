@@ -1,0 +1,167 @@
+package csi
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
+)
+
+// Record is a volume for which a driver has been called, or is about to be. It is on disk before the call and until
+// the volume is unpublished.
+type Record struct {
+	Driver string `json:"driver"`
+	// Socket is where the driver was when it was called.
+	Socket string `json:"socket"`
+	// ID is the driver's name for the volume, and Target where it is mounted.
+	ID     string  `json:"id"`
+	Target string  `json:"target"`
+	UID    pod.UID `json:"uid"`
+	Pod    pod.Key `json:"pod"`
+	Volume string  `json:"volume"` // its name in the pod
+	// Ownable is set if the volume is to be given to the pod's fsGroup.
+	Ownable bool `json:"ownable,omitempty"`
+	// Published is set when the driver has confirmed that it is mounted.
+	Published bool `json:"published,omitempty"`
+	// Released is set when the pod is gone: the volume is to be unpublished, also before a pod with the same UID
+	// may have it.
+	Released bool `json:"released,omitempty"`
+}
+
+const suffix = ".json"
+
+// file returns the name of the record's file. There is no "_" in the name of a volume.
+func (r Record) file() string { return string(r.UID) + "_" + r.Volume + suffix }
+
+// store has the records, a file each.
+type store struct {
+	dir string
+	mu  sync.Mutex // held while a record is read and written
+}
+
+func newStore(dirs layout.Dirs) *store { return &store{dir: layout.CSIVolumes(dirs)} }
+
+func (s *store) path(r Record) string { return filepath.Join(s.dir, r.file()) }
+
+// Records returns the volumes for which drivers have been called, in the order of their pods.
+func Records(dirs layout.Dirs) ([]Record, error) {
+	all, err := newStore(dirs).list("")
+	slices.SortFunc(all, func(a, b Record) int {
+		return cmp.Or(a.Pod.Compare(b.Pod), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Volume, b.Volume))
+	})
+	return all, err
+}
+
+// list returns the records of a pod revision; of all if the UID is "".
+func (s *store) list(uid pod.UID) ([]Record, error) {
+	entries, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing volumes of CSI drivers: %w", err)
+	}
+	var all []Record
+	for _, e := range entries {
+		name, is := strings.CutSuffix(e.Name(), suffix)
+		at := strings.LastIndex(name, "_")
+		if !is || at < 0 || uid != "" && name[:at] != string(uid) {
+			continue
+		}
+		r, found, err := s.read(Record{UID: pod.UID(name[:at]), Volume: name[at+1:]})
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			all = append(all, r)
+		}
+	}
+	return all, nil
+}
+
+// read returns the record of a volume as it is on disk, if there is one.
+func (s *store) read(of Record) (r Record, found bool, err error) {
+	text, err := os.ReadFile(s.path(of))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err == nil && r.file() != of.file() {
+		err = fmt.Errorf("it is that of volume %q of a pod with the UID %s", r.Volume, r.UID)
+	}
+	if err != nil {
+		return r, false, fmt.Errorf("reading the record %s: %w", s.path(of), err)
+	}
+	return r, true, nil
+}
+
+// update changes the record of a volume, if there is one.
+func (s *store) update(of Record, change func(*Record)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, found, err := s.read(of)
+	if err != nil || !found {
+		return err
+	}
+	was := r
+	if change(&r); r == was {
+		return nil
+	}
+	return s.save(r)
+}
+
+// create writes the record of a volume that is about to be published, and reports whether there was one.
+func (s *store) create(r Record) (recorded bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, recorded, err := s.read(r)
+	if err != nil {
+		return recorded, err
+	}
+	if err := os.MkdirAll(s.dir, layout.ModePrivate); err != nil {
+		return recorded, err
+	}
+	r.Published, r.Released = before.Published, before.Released
+	return recorded, s.save(r)
+}
+
+func (s *store) save(r Record) error {
+	text, err := json.Marshal(r)
+	if err == nil {
+		err = sys.WriteDurable(s.path(r), text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("recording a volume of a CSI driver: %w", err)
+	}
+	return nil
+}
+
+// forget removes the record of a volume that is not published, and the directories that were made for it. Those that
+// are not empty are left: they are not podrun's.
+func (s *store) forget(r Record) error {
+	dir := r.Target
+	for range 5 { // …/pods/UID/volumes/kubernetes.io~csi/NAME/mount
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := os.Remove(s.path(r)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
