@@ -6,6 +6,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -350,4 +351,23 @@ func TestBidirectional(t *testing.T) {
 	}
 	must(t, unix.Unmount(live+"/made", 0))
 	n.says("b", "ls /v/made", "")
+}
+
+// TestFlagsOfVolumes: what podrun mounts without devices and set-user-ID bits has none in containers either, also where it is
+// read-only.
+func TestFlagsOfVolumes(t *testing.T) {
+	n := newNode(t)
+	p := manifest("flags", "Always", forever, "volumes:", "- {name: m, emptyDir: {medium: Memory}}", "- {name: s, downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}}")
+	n.write("a.yaml", inContainer(p, "volumeMounts:", "- {name: m, mountPath: /ro, readOnly: true}", "- {name: m, mountPath: /rw}",
+		"- {name: m, mountPath: /part, subPath: part, readOnly: true}", "- {name: s, mountPath: /s}"))
+	n.serve()
+	n.ready("flags-n")
+	for at, mode := range map[string]string{"/ro": "ro", "/rw": "rw", "/part": "ro", "/s": "ro"} {
+		options := n.shell("flags", `while read -r a b c d at options e; do [ "$at" = `+at+` ] && echo "$options"; done </proc/self/mountinfo; true`)
+		for _, want := range []string{mode, "nosuid", "nodev"} {
+			if !slices.Contains(strings.Split(options, ","), want) {
+				t.Errorf("%s: %s, want %s", at, options, want)
+			}
+		}
+	}
 }

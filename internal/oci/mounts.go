@@ -87,6 +87,12 @@ func bind(m pod.Mount) specs.Mount {
 	if m.RecursiveReadOnly {
 		options = append(options, "rro")
 	}
+	if m.NoSUID {
+		options = append(options, "nosuid")
+	}
+	if m.NoDev {
+		options = append(options, "nodev")
+	}
 	return specs.Mount{Destination: path.Join("/", m.ContainerPath), Type: "bind", Source: m.HostPath, Options: options}
 }
 

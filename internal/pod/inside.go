@@ -76,6 +76,9 @@ type Mount struct {
 	ReadOnly                bool
 	// RecursiveReadOnly makes mounts below HostPath read-only too.
 	RecursiveReadOnly bool
+	// NoSUID and NoDev say that set-user-ID bits and devices have no effect below HostPath, as podrun has mounted it.
+	// A runtime that makes a mount read-only forgets that.
+	NoSUID, NoDev bool
 	// Propagation says whether mounts that are made on one side appear on the other; "" means None.
 	Propagation v1.MountPropagationMode
 	// Managed marks a file that podrun provides itself, such as /etc/hosts. A mount of the user's

@@ -164,12 +164,17 @@ type source struct {
 	readOnly bool
 	// filled: its files are written by podrun, so a missing subPath is never created.
 	filled bool
+	// noSUID and noDev are set if podrun has mounted it so.
+	noSUID, noDev bool
 }
 
 // mountOf returns mount number i of the container, of a volume that is prepared.
 func (v *Volumes) mountOf(in pod.Inside, i int, s source) (pod.Mount, error) {
 	m := in.Container.VolumeMounts[i]
-	out := pod.Mount{HostPath: s.path, ContainerPath: path.Join("/", m.MountPath), ReadOnly: m.ReadOnly || s.readOnly}
+	out := pod.Mount{
+		HostPath: s.path, ContainerPath: path.Join("/", m.MountPath), ReadOnly: m.ReadOnly || s.readOnly,
+		NoSUID: s.noSUID, NoDev: s.noDev,
+	}
 	if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled {
 		out.RecursiveReadOnly = m.ReadOnly
 	}
@@ -213,20 +218,22 @@ func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source
 		return source{path: path}, err
 	case from.EmptyDir != nil:
 		path, err := v.readyEmptyDir(in.Pod, name, from.EmptyDir)
-		return source{path: path}, err
+		memory := from.EmptyDir.Medium != v1.StorageMediumDefault
+		return source{path: path, noSUID: memory, noDev: memory}, err
 	case from.PersistentVolumeClaim != nil:
 		path, err := v.readyClaim(ctx, in.Pod, from.PersistentVolumeClaim.ClaimName)
 		return source{path: path, readOnly: from.PersistentVolumeClaim.ReadOnly}, err
 	case from.NFS != nil:
 		path, err := v.readyNFS(ctx, in.Pod, name, from.NFS)
-		return source{path: path, readOnly: from.NFS.ReadOnly}, err
+		return source{path: path, readOnly: from.NFS.ReadOnly, noDev: true}, err
 	case from.CSI != nil:
 		return v.readyCSI(ctx, in, name, from.CSI)
 	case from.Image != nil && in.Shown[name] != "":
 		return source{path: in.Shown[name], readOnly: true, filled: true}, nil
 	case isFilled(volume):
 		path, err := v.readyFilled(in, volume)
-		return source{path: path, readOnly: true, filled: true}, err
+		_, memory := pod.Filled(volume)
+		return source{path: path, readOnly: true, filled: true, noSUID: memory, noDev: memory}, err
 	}
 	return source{}, errors.New("its kind is not supported")
 }
