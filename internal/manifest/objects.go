@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 
 	"podrun.io/podrun/internal/pod"
 )
@@ -16,7 +15,7 @@ import (
 func (s Sources) mergeObjects(d *Desired) {
 	d.Objects = pod.Objects{
 		ConfigMaps: map[pod.Key]*v1.ConfigMap{}, Secrets: map[pod.Key]*v1.Secret{},
-		CSIDrivers: map[string]*storagev1.CSIDriver{},
+		CSIDrivers: map[string]*pod.CSIDriver{},
 	}
 	d.Objects.Partial = !d.Complete || slices.ContainsFunc(d.Problems, func(p Problem) bool { return p.Blind })
 	used := map[Name]Origin{}

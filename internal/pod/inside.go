@@ -1,15 +1,12 @@
 package pod
 
-import (
-	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-)
+import v1 "k8s.io/api/core/v1"
 
 // Objects are the objects that pods can refer to. They are shared and must not be modified.
 type Objects struct {
 	ConfigMaps map[Key]*v1.ConfigMap
 	Secrets    map[Key]*v1.Secret
-	CSIDrivers map[string]*storagev1.CSIDriver // by name
+	CSIDrivers map[string]*CSIDriver // by name
 	// Partial reports that a source that may contain more objects has not been read yet, so that a
 	// missing object does not count as removed.
 	Partial bool

@@ -9,7 +9,6 @@ import (
 
 	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -209,13 +208,6 @@ func Secret(s *v1.Secret) {
 		s.Data[key] = []byte(value)
 	}
 	s.StringData = nil
-}
-
-// CSIDriver sets what a CSIDriver omits and what counts on a node.
-func CSIDriver(d *storagev1.CSIDriver) {
-	if len(d.Spec.VolumeLifecycleModes) == 0 {
-		d.Spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
-	}
 }
 
 // orElse sets *to to value if it is the zero value.

@@ -10,7 +10,6 @@ import (
 	"reflect"
 
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"podrun.io/podrun/internal/manifest/decode"
@@ -31,7 +30,7 @@ const (
 type Object struct {
 	ConfigMap *v1.ConfigMap
 	Secret    *v1.Secret
-	CSIDriver *storagev1.CSIDriver
+	CSIDriver *pod.CSIDriver
 }
 
 // Kind returns the object's kind.
@@ -72,8 +71,8 @@ func Read(kind string, value map[string]any) (o Object, f Findings) {
 		o.Secret = &v1.Secret{}
 		into, t = o.Secret, reflect.TypeFor[v1.Secret]()
 	case KindCSIDriver:
-		o.CSIDriver = &storagev1.CSIDriver{}
-		into, t = o.CSIDriver, reflect.TypeFor[storagev1.CSIDriver]()
+		o.CSIDriver = &pod.CSIDriver{}
+		into, t = o.CSIDriver, reflect.TypeFor[pod.CSIDriver]()
 	default:
 		o.ConfigMap = &v1.ConfigMap{}
 		into, t = o.ConfigMap, reflect.TypeFor[v1.ConfigMap]()
@@ -87,7 +86,9 @@ func Read(kind string, value map[string]any) (o Object, f Findings) {
 		defaults.Secret(o.Secret)
 		f.Invalid = validate.Secret(o.Secret)
 	case o.CSIDriver != nil:
-		defaults.CSIDriver(o.CSIDriver)
+		if len(o.CSIDriver.Spec.VolumeLifecycleModes) == 0 {
+			o.CSIDriver.Spec.VolumeLifecycleModes = []pod.VolumeLifecycleMode{pod.VolumePersistent}
+		}
 		f.Invalid = validate.CSIDriver(o.CSIDriver)
 	default:
 		o.ConfigMap.Namespace = cmp.Or(o.ConfigMap.Namespace, v1.NamespaceDefault)

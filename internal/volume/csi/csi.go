@@ -26,7 +26,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 
@@ -74,7 +73,7 @@ type driver struct {
 	stop     context.CancelFunc // ends the goroutine that watches the connection
 	node     string             // the driver's name for this machine
 	// can are the node's capabilities.
-	can       map[csi.NodeServiceCapability_RPC_Type]bool
+	can       map[capability]bool
 	connected bool
 }
 
@@ -171,18 +170,19 @@ func isVersion1(version string) bool {
 func (r *driver) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	client := csi.NewNodeClient(r.conn)
-	info, err := client.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{}, grpc.WaitForReady(true))
+	info, err := invoke(ctx, r.conn, "NodeGetInfo", nil, grpc.WaitForReady(true))
+	if err == nil {
+		r.node, err = info.nodeID()
+	}
 	if err != nil {
 		return fmt.Errorf("NodeGetInfo: %w", err)
 	}
-	r.node, r.can = info.GetNodeId(), map[csi.NodeServiceCapability_RPC_Type]bool{}
-	can, err := client.NodeGetCapabilities(ctx, &csi.NodeGetCapabilitiesRequest{})
+	can, err := invoke(ctx, r.conn, "NodeGetCapabilities", nil)
+	if err == nil {
+		r.can, err = can.capabilities()
+	}
 	if err != nil {
 		return fmt.Errorf("NodeGetCapabilities: %w", err)
-	}
-	for _, c := range can.GetCapabilities() {
-		r.can[c.GetRpc().GetType()] = true
 	}
 	return nil
 }

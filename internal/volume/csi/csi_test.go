@@ -15,7 +15,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
@@ -287,18 +286,18 @@ func TestOwnable(t *testing.T) {
 	m.serve()
 	ext4 := "ext4"
 	for i, c := range []struct {
-		policy storagev1.FSGroupPolicy
+		policy pod.FSGroupPolicy
 		fsType *string
 		want   bool
 	}{
-		{"", nil, false}, {"", &ext4, true}, {storagev1.NoneFSGroupPolicy, &ext4, false}, {storagev1.FileFSGroupPolicy, nil, true},
-		{storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy, nil, false},
+		{"", nil, false}, {"", &ext4, true}, {pod.FSGroupNone, &ext4, false}, {pod.FSGroupFile, nil, true},
+		{pod.FSGroupWithFSType, nil, false},
 	} {
 		uid := "u" + strconv.Itoa(i)
 		r := m.request(uid)
 		r.Source.FSType = c.fsType
 		if c.policy != "" {
-			r.Driver = document(func(s *storagev1.CSIDriverSpec) { s.FSGroupPolicy = &c.policy })
+			r.Driver = document(func(s *pod.CSIDriverSpec) { s.FSGroupPolicy = &c.policy })
 		}
 		if p := m.published(r); p.Ownable != c.want {
 			t.Errorf("%q, %v: ownable %v", c.policy, c.fsType, p.Ownable)
@@ -310,9 +309,9 @@ func TestOwnable(t *testing.T) {
 	}
 }
 
-func document(change func(*storagev1.CSIDriverSpec)) *storagev1.CSIDriver {
-	d := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driverName}}
-	d.Spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral}
+func document(change func(*pod.CSIDriverSpec)) *pod.CSIDriver {
+	d := &pod.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driverName}}
+	d.Spec.VolumeLifecycleModes = []pod.VolumeLifecycleMode{pod.VolumeEphemeral}
 	change(&d.Spec)
 	return d
 }
@@ -322,9 +321,9 @@ func TestDocuments(t *testing.T) {
 	m := newMachine(t)
 	m.start()
 	m.serve()
-	for want, change := range map[string]func(*storagev1.CSIDriverSpec){
-		"volumeLifecycleMode Ephemeral": func(s *storagev1.CSIDriverSpec) { s.VolumeLifecycleModes = nil },
-		"no API server":                 func(s *storagev1.CSIDriverSpec) { s.TokenRequests = []storagev1.TokenRequest{{Audience: "a"}} },
+	for want, change := range map[string]func(*pod.CSIDriverSpec){
+		"volumeLifecycleMode Ephemeral": func(s *pod.CSIDriverSpec) { s.VolumeLifecycleModes = nil },
+		"no API server":                 func(s *pod.CSIDriverSpec) { s.TokenRequests = []pod.CSITokenRequest{{Audience: "a"}} },
 	} {
 		r := m.request("u1")
 		r.Driver = document(change)

@@ -14,11 +14,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
@@ -41,7 +39,7 @@ type Request struct {
 	// Secrets are the data of the Secret that the source names.
 	Secrets map[string]string
 	// Driver is the driver's CSIDriver document; nil if there is none.
-	Driver *storagev1.CSIDriver
+	Driver *pod.CSIDriver
 }
 
 // Published is a volume that is mounted on the machine.
@@ -70,7 +68,7 @@ func (r Request) refused() error {
 		return nil // the driver answers for itself
 	}
 	spec := r.Driver.Spec
-	if !slices.Contains(spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral) {
+	if !slices.Contains(spec.VolumeLifecycleModes, pod.VolumeEphemeral) {
 		return fmt.Errorf("the CSIDriver %s has no volumeLifecycleMode Ephemeral, which inline volumes need", r.Driver.Name)
 	}
 	if len(spec.TokenRequests) > 0 {
@@ -138,16 +136,16 @@ func (d *Drivers) driver(name string) (*driver, error) {
 
 // ownable reports whether the volume is to be given to the pod's group, by the rules of fsGroupPolicy.
 func (r Request) ownable(with *driver) bool {
-	policy := storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
+	policy := pod.FSGroupWithFSType
 	if r.Driver != nil && r.Driver.Spec.FSGroupPolicy != nil {
 		policy = *r.Driver.Spec.FSGroupPolicy
 	}
 	switch {
-	case with.can[csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP], r.readOnly():
+	case with.can[volumeMountGroup], r.readOnly():
 		return false
-	case policy == storagev1.NoneFSGroupPolicy:
+	case policy == pod.FSGroupNone:
 		return false
-	case policy == storagev1.FileFSGroupPolicy:
+	case policy == pod.FSGroupFile:
 		return true
 	}
 	return r.fsType() != ""
@@ -171,7 +169,7 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = csi.NewNodeClient(with.conn).NodePublishVolume(ctx, r.message(with, record))
+	_, err = invoke(ctx, with.conn, "NodePublishVolume", r.message(with, record))
 	if err == nil {
 		return d.records.update(record, func(r *Record) { r.Published = true })
 	}
@@ -182,36 +180,29 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 }
 
 // message returns the request of the call NodePublishVolume.
-func (r Request) message(with *driver, record Record) *csi.NodePublishVolumeRequest {
-	mode := csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
-	if with.can[csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER] {
-		mode = csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+func (r Request) message(with *driver, record Record) message {
+	p := publication{
+		id: record.ID, target: record.Target, fsType: r.fsType(), mode: modeSingleNodeWriter, readOnly: r.readOnly(),
+		secrets: r.Secrets,
 	}
-	mount := &csi.VolumeCapability_MountVolume{FsType: r.fsType()}
-	if s := r.Pod.Spec.SecurityContext; with.can[csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP] &&
-		s != nil && s.FSGroup != nil {
-		mount.VolumeMountGroup = strconv.FormatInt(*s.FSGroup, 10)
+	if with.can[singleNodeMultiWriter] {
+		p.mode = modeSingleNodeMultiWriter
+	}
+	if s := r.Pod.Spec.SecurityContext; with.can[volumeMountGroup] && s != nil && s.FSGroup != nil {
+		p.group = strconv.FormatInt(*s.FSGroup, 10)
 	}
 	attributes := map[string]string{}
 	maps.Copy(attributes, r.Source.VolumeAttributes)
-	// Only a document that says no keeps them back: drivers for inline volumes refuse to work without.
-	if r.Driver == nil || r.Driver.Spec.PodInfoOnMount == nil || *r.Driver.Spec.PodInfoOnMount {
-		maps.Copy(attributes, map[string]string{
-			"csi.storage.k8s.io/pod.name":            r.Pod.Name,
-			"csi.storage.k8s.io/pod.namespace":       r.Pod.Namespace,
-			"csi.storage.k8s.io/pod.uid":             string(r.Pod.UID),
-			"csi.storage.k8s.io/serviceAccount.name": cmp.Or(r.Pod.Spec.ServiceAccountName, "default"),
-			"csi.storage.k8s.io/ephemeral":           "true",
-		})
-	}
-	return &csi.NodePublishVolumeRequest{
-		VolumeId: record.ID, TargetPath: record.Target, Readonly: r.readOnly(), Secrets: r.Secrets,
-		VolumeContext: attributes,
-		VolumeCapability: &csi.VolumeCapability{
-			AccessType: &csi.VolumeCapability_Mount{Mount: mount},
-			AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},
-		},
-	}
+	// Whatever podInfoOnMount says: drivers of inline volumes do not work without.
+	maps.Copy(attributes, map[string]string{
+		"csi.storage.k8s.io/pod.name":            r.Pod.Name,
+		"csi.storage.k8s.io/pod.namespace":       r.Pod.Namespace,
+		"csi.storage.k8s.io/pod.uid":             string(r.Pod.UID),
+		"csi.storage.k8s.io/serviceAccount.name": cmp.Or(r.Pod.Spec.ServiceAccountName, "default"),
+		"csi.storage.k8s.io/ephemeral":           "true",
+	})
+	p.context = attributes
+	return p.encode()
 }
 
 // failed returns the error of a call with the names of driver and call.
@@ -273,9 +264,7 @@ func (d *Drivers) unpublish(ctx context.Context, r Record) error {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = csi.NewNodeClient(conn).NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{
-		VolumeId: r.ID, TargetPath: r.Target,
-	})
+	_, err = invoke(ctx, conn, "NodeUnpublishVolume", unpublication(r.ID, r.Target))
 	if err != nil && status.Code(err) != codes.NotFound {
 		return failed(r.Driver, "NodeUnpublishVolume", err)
 	}

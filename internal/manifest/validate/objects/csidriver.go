@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"podrun.io/podrun/internal/pod"
@@ -18,7 +17,7 @@ const (
 )
 
 // CSIDriver validates a CSIDriver by the API server's rules for its creation.
-func CSIDriver(d *storagev1.CSIDriver) field.ErrorList {
+func CSIDriver(d *pod.CSIDriver) field.ErrorList {
 	var errs field.ErrorList
 	name := field.NewPath("metadata", "name")
 	if d.Name == "" {
@@ -34,12 +33,12 @@ func CSIDriver(d *storagev1.CSIDriver) field.ErrorList {
 	spec, at := d.Spec, field.NewPath("spec")
 	for i, mode := range spec.VolumeLifecycleModes {
 		errs = append(errs, oneOf(at.Child("volumeLifecycleModes").Index(i), mode,
-			storagev1.VolumeLifecycleEphemeral, storagev1.VolumeLifecyclePersistent)...)
+			pod.VolumeEphemeral, pod.VolumePersistent)...)
 	}
 	if p := spec.FSGroupPolicy; p != nil {
 		errs = append(errs, oneOf(at.Child("fsGroupPolicy"), *p,
-			storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy,
-			storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)...)
+			pod.FSGroupFile, pod.FSGroupNone,
+			pod.FSGroupWithFSType)...)
 	}
 	errs = append(errs, tokenRequests(spec.TokenRequests, at.Child("tokenRequests"))...)
 	if s := spec.ServiceAccountTokenInSecrets; s != nil && len(spec.TokenRequests) == 0 {
@@ -53,7 +52,7 @@ func CSIDriver(d *storagev1.CSIDriver) field.ErrorList {
 	return errs
 }
 
-func tokenRequests(requests []storagev1.TokenRequest, path *field.Path) field.ErrorList {
+func tokenRequests(requests []pod.CSITokenRequest, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var audiences []string
 	for i, r := range requests {

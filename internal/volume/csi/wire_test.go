@@ -1,0 +1,73 @@
+package csi
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/proto"
+)
+
+// TestWire: the messages are those of the specification's own package.
+func TestWire(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []accessMode{modeSingleNodeWriter, modeSingleNodeMultiWriter} {
+		p := publication{
+			id: "id", target: "/target", fsType: "ext4", group: "1000", mode: mode, readOnly: true,
+			secrets: map[string]string{"k": "v", "empty": ""}, context: map[string]string{"a": "b", "c": "d"},
+		}
+		want := &csi.NodePublishVolumeRequest{
+			VolumeId: "id", TargetPath: "/target", Readonly: true, Secrets: p.secrets, VolumeContext: p.context,
+			VolumeCapability: &csi.VolumeCapability{
+				AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4", VolumeMountGroup: "1000"}},
+				AccessMode: &csi.VolumeCapability_AccessMode{Mode: map[accessMode]csi.VolumeCapability_AccessMode_Mode{
+					modeSingleNodeWriter:      csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER,
+					modeSingleNodeMultiWriter: csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
+				}[mode]},
+			},
+		}
+		var got csi.NodePublishVolumeRequest
+		if err := proto.Unmarshal(p.encode(), &got); err != nil || !proto.Equal(&got, want) {
+			t.Errorf("%v, %v; want %v", &got, err, want)
+		}
+	}
+	var empty csi.NodePublishVolumeRequest
+	if err := proto.Unmarshal(publication{}.encode(), &empty); err != nil || empty.GetVolumeCapability().GetMount() == nil {
+		t.Errorf("%v, %v", &empty, err)
+	}
+	var gone csi.NodeUnpublishVolumeRequest
+	if err := proto.Unmarshal(unpublication("id", "/t"), &gone); err != nil || gone.GetVolumeId() != "id" || gone.GetTargetPath() != "/t" {
+		t.Errorf("%v, %v", &gone, err)
+	}
+	info, err := proto.Marshal(&csi.NodeGetInfoResponse{NodeId: "n", MaxVolumesPerNode: 7, AccessibleTopology: &csi.Topology{Segments: map[string]string{"a": "b"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err := message(info).nodeID(); err != nil || id != "n" {
+		t.Errorf("%q, %v", id, err)
+	}
+	all := &csi.NodeGetCapabilitiesResponse{}
+	for _, c := range []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP, csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER} {
+		all.Capabilities = append(all.Capabilities, &csi.NodeServiceCapability{Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: c}}})
+	}
+	text, err := proto.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if can, err := message(text).capabilities(); err != nil || !reflect.DeepEqual(can, map[capability]bool{volumeMountGroup: true, singleNodeMultiWriter: true}) {
+		t.Errorf("%v, %v", can, err)
+	}
+}
+
+// FuzzMessages: what a driver answers is read without a panic, as the specification's package reads it.
+func FuzzMessages(f *testing.F) {
+	f.Add([]byte{10, 1, 'n'})
+	f.Add([]byte{10, 4, 10, 2, 8, 6})
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var info csi.NodeGetInfoResponse
+		if id, err := message(text).nodeID(); proto.Unmarshal(text, &info) == nil && (err != nil || id != info.GetNodeId()) {
+			t.Errorf("%q, %v; want %q", id, err, info.GetNodeId())
+		}
+		_, _ = message(text).capabilities()
+	})
+}
