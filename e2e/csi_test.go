@@ -1,10 +1,10 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,18 +15,6 @@ import (
 
 	"podrun.io/podrun/internal/test/testcsi"
 )
-
-// csiDriver builds the CSI driver of the tests, and returns the directory that has it.
-func csiDriver(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	c := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, "driver"), "../internal/test/testcsi/driver")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("building the driver: %v\n%s", err, out)
-	}
-	return dir
-}
 
 // csiVolumes returns the volumes of CSI drivers as get plugins shows them, as POD STATUS.
 func (n *node) csiVolumes() string {
@@ -52,9 +40,9 @@ func (n *node) csiVolumes() string {
 func TestCSI(t *testing.T) {
 	n := newNode(t)
 	const name = "inline.csi.example.com"
-	kubelet, program := n.path("kubelet"), csiDriver(t)
+	kubelet, program := n.path("kubelet"), plugin(t, "..", "./internal/test/testcsi/driver")
 	state := filepath.Join(kubelet, "plugins", name)
-	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/driver -name %s -dir %s -registry %s/plugins_registry", name, state, kubelet),
+	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/plugin -name %s -dir %s -registry %s/plugins_registry", name, state, kubelet),
 		"volumes:", "- {name: driver, hostPath: {path: "+program+"}}",
 		"- {name: kubelet, hostPath: {path: "+kubelet+", type: Directory}}")
 	driver = inContainer(driver, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
@@ -132,5 +120,29 @@ func TestCSI(t *testing.T) {
 	must(t, err)
 	if all := append(left, volumes...); len(all) > 0 || n.csiVolumes() != "" {
 		t.Errorf("left: %q, %s", all, n.csiVolumes())
+	}
+}
+
+// TestCSIDriverIsOne: the driver of the tests is accepted by Kubernetes' tests of drivers, so that podrun is tested with a true
+// one.
+func TestCSIDriverIsOne(t *testing.T) {
+	if !wanted() {
+		t.Skip("end-to-end tests run as root by make e2e (PODRUN_E2E=1)")
+	}
+	t.Parallel()
+	sanity := plugin(t, "../hack/plugins", "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity")
+	for _, stages := range []bool{false, true} {
+		dir := t.TempDir()
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		d := &testcsi.Driver{Name: "sane.csi.example.com", Node: "n", Dir: dir, Stages: stages}
+		go func() { done <- d.Serve(ctx) }()
+		out, err := exec.CommandContext(t.Context(), filepath.Join(sanity, "plugin"), "--csi.endpoint=unix://"+d.Path("csi.sock"),
+			"--csi.mountdir="+d.Path("mount"), "--csi.stagingdir="+d.Path("staging")).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "SUCCESS!") {
+			t.Errorf("staging %v: %v\n%s", stages, err, out)
+		}
+		stop()
+		<-done
 	}
 }

@@ -16,15 +16,14 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// samplePlugin builds Kubernetes' own sample device plugin, and returns the directory that has it.
-func samplePlugin(t *testing.T) string {
+// plugin builds a program of the module in a directory, and returns the directory that has it as the file plugin.
+func plugin(t *testing.T, module, program string) string {
 	t.Helper()
 	dir := t.TempDir()
-	c := exec.CommandContext(t.Context(), "go", "build", "-C", "../hack/plugins", "-ldflags=-s -w", "-o", filepath.Join(dir, "plugin"),
-		"k8s.io/kubernetes/test/images/sample-device-plugin")
+	c := exec.CommandContext(t.Context(), "go", "build", "-C", module, "-ldflags=-s -w", "-o", filepath.Join(dir, "plugin"), program)
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("building the plugin: %v\n%s", err, out)
+		t.Fatalf("building %s: %v\n%s", program, err, out)
 	}
 	return dir
 }
@@ -49,19 +48,19 @@ func (n *node) podResources(name string) string {
 func TestDevicePlugin(t *testing.T) {
 	n := newNode(t)
 	const resource = "example.com/resource"
-	program := samplePlugin(t)
+	program := plugin(t, "../hack/plugins", "k8s.io/kubernetes/test/images/sample-device-plugin")
 	must(t, os.MkdirAll(n.path("cdi"), 0o755))
 	t.Cleanup(func() { // what the plugin leaves where it is told to by its source
 		for _, name := range []string{"/tmp/Dev-1", "/tmp/Dev-2"} {
 			_ = os.Remove(name)
 		}
 	})
-	plugin := manifest("plugin", "Always", "exec /plugin/plugin", "volumes:",
+	asPod := manifest("plugin", "Always", "exec /plugin/plugin", "volumes:",
 		"- {name: plugin, hostPath: {path: "+program+"}}",
 		"- {name: sockets, hostPath: {path: "+n.path("kubelet", "device-plugins")+"}}",
 		"- {name: cdi, hostPath: {path: "+n.path("cdi")+"}}",
 		"- {name: tmp, hostPath: {path: /tmp}}")
-	plugin = inContainer(plugin, "env: [{name: CDI_ENABLED, value: '1'}]", "volumeMounts:",
+	asPod = inContainer(asPod, "env: [{name: CDI_ENABLED, value: '1'}]", "volumeMounts:",
 		"- {name: plugin, mountPath: /plugin}", "- {name: sockets, mountPath: /var/lib/kubelet/device-plugins}",
 		"- {name: cdi, mountPath: /var/run/cdi}", "- {name: tmp, mountPath: /tmp}")
 	limits := "resources: {limits: {" + resource + ": 1}}"
@@ -81,7 +80,7 @@ func TestDevicePlugin(t *testing.T) {
 	n.write("a.yaml", asking("a"))
 	serve()
 	lacks("a-n", "neither this node's --node-config nor a device plugin (--plugins) has "+resource)
-	n.write("plugin.yaml", plugin)
+	n.write("plugin.yaml", asPod)
 	a := n.ready("a-n")
 	device := strings.TrimSpace(n.shell("a", "ls -d /tmp/Dev-*; echo $CDI_DEVICE"))
 	if device != "/tmp/Dev-1\nCDI-Dev-1" && device != "/tmp/Dev-2\nCDI-Dev-2" {
