@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/test/testcsi"
 )
@@ -35,18 +38,39 @@ func (n *node) csiVolumes() string {
 	return strings.Join(all, ", ")
 }
 
+// volumeCapacity returns what /stats/summary says of the size of the pod's volume that a driver has.
+func (n *node) volumeCapacity(pod string) uint64 {
+	n.t.Helper()
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", n.path("run", "podrun.sock"))
+	}}}
+	answer, err := client.Get("http://localhost/stats/summary")
+	must(n.t, err)
+	defer answer.Body.Close()
+	var all kubelet.Summary
+	must(n.t, json.NewDecoder(answer.Body).Decode(&all))
+	for _, p := range all.Pods {
+		for _, v := range p.VolumeStats {
+			if p.PodRef.Name == pod && v.Name == "data" && v.CapacityBytes != nil {
+				return *v.CapacityBytes
+			}
+		}
+	}
+	return 0
+}
+
 // TestCSI: a CSI driver that runs as a pod, and pods that have its inline volumes, in any order, over the end of each and of
 // podrun.
 func TestCSI(t *testing.T) {
 	n := newNode(t)
 	const name = "inline.csi.example.com"
-	kubelet, program := n.path("kubelet"), plugin(t, "..", "./internal/test/testcsi/driver")
-	state := filepath.Join(kubelet, "plugins", name)
-	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/plugin -name %s -dir %s -registry %s/plugins_registry", name, state, kubelet),
+	dir, program := n.path("kubelet"), plugin(t, "..", "./internal/test/testcsi/driver")
+	state := filepath.Join(dir, "plugins", name)
+	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/plugin -name %s -dir %s -registry %s/plugins_registry", name, state, dir),
 		"volumes:", "- {name: driver, hostPath: {path: "+program+"}}",
-		"- {name: kubelet, hostPath: {path: "+kubelet+", type: Directory}}")
+		"- {name: kubelet, hostPath: {path: "+dir+", type: Directory}}")
 	driver = inContainer(driver, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
-		"- {name: kubelet, mountPath: "+kubelet+", mountPropagation: Bidirectional}")
+		"- {name: kubelet, mountPath: "+dir+", mountPropagation: Bidirectional}")
 	document := "apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: " + name + "}\nspec: {volumeLifecycleModes: [Ephemeral], fsGroupPolicy: File}\n---\n"
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {user: me}\n---\n"
 	asking := func(name string) string {
@@ -59,7 +83,7 @@ func TestCSI(t *testing.T) {
 		must(t, json.Unmarshal([]byte(n.shell(pod, "cat /data/seen.json")), &s))
 		return s
 	}
-	serve := func() { n.serve("--plugins", "--plugins-dir="+kubelet) }
+	serve := func() { n.serve("--plugins", "--plugins-dir="+dir) }
 	// The pod before its driver.
 	n.write("a.yaml", secret+asking("a"))
 	serve()
@@ -81,6 +105,9 @@ func TestCSI(t *testing.T) {
 	}
 	if got := strings.Join(strings.Fields(n.ok("get", "plugins", "--no-headers")), " "); got != name+" CSIPlugin Connected - - 1 default/a-n" {
 		t.Errorf("get plugins: %s", got)
+	}
+	if capacity := n.volumeCapacity("a-n"); capacity != 1<<30 {
+		t.Errorf("/stats/summary: the driver's volume has %d bytes", capacity)
 	}
 	// podrun's end.
 	n.end(syscall.SIGKILL)
@@ -114,7 +141,7 @@ func TestCSI(t *testing.T) {
 	})
 	n.remove("b.yaml")
 	n.gone("b-n")
-	left, err := filepath.Glob(filepath.Join(kubelet, "pods", "*"))
+	left, err := filepath.Glob(filepath.Join(dir, "pods", "*"))
 	must(t, err)
 	volumes, err := filepath.Glob(filepath.Join(state, "volumes", "*"))
 	must(t, err)

@@ -15,6 +15,9 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
+// Driver asks the CSI driver of a pod's volume how large that is and how much of it is in use.
+type Driver func(ctx context.Context, uid pod.UID, volume string) (fs sys.FS, used pod.Space, err error)
+
 // Disks are the functions and paths from which disk usage is read.
 type Disks struct {
 	// Usage measures the parts of a pod that podrun stores. Parts that cannot be measured are
@@ -22,6 +25,8 @@ type Disks struct {
 	Usage func(ctx context.Context, p *v1.Pod) (disk.Usage, error)
 	// Dir returns the directory of a volume; "" if podrun does not store it.
 	Dir func(p *v1.Pod, v *v1.Volume) string
+	// Driver may be nil.
+	Driver Driver
 	// Images measures the layers of images.
 	Images func(ctx context.Context) (pod.Space, error)
 	// FS returns the capacity and usage of the file system of a path.
@@ -42,6 +47,8 @@ const (
 	// measuringTime is how long a request waits for measurements; later ones are part of the next
 	// response.
 	measuringTime = 5 * time.Second
+	// drivingTime is how long it waits for the drivers of volumes.
+	drivingTime = time.Second
 )
 
 // storage caches measurements.
@@ -56,6 +63,13 @@ type measured struct {
 	at    time.Time
 	usage disk.Usage
 	used  pod.Space
+	// driven are the volumes that CSI drivers have measured.
+	driven map[string]driven
+}
+
+type driven struct {
+	fs   sys.FS
+	used pod.Space
 }
 
 // measure refreshes the cached measurements that are older than age, and drops those of pods that are
@@ -74,7 +88,7 @@ func (s *storage) measure(ctx context.Context, pods []v1.Pod, age time.Duration)
 				failed = append(failed, err)
 			}
 			if ctx.Err() == nil || !known { // else the earlier measurement is more complete
-				m = measured{at: time.Now(), usage: taken}
+				m = measured{at: time.Now(), usage: taken, driven: s.drive(ctx, p)}
 			}
 		}
 		now[p.UID] = m
@@ -88,6 +102,25 @@ func (s *storage) measure(ctx context.Context, pods []v1.Pod, age time.Duration)
 		s.images = measured{at: time.Now(), used: used}
 	}
 	return errors.Join(failed...)
+}
+
+// drive asks the CSI drivers of a pod's volumes. What they do not say is left out.
+func (s *storage) drive(ctx context.Context, p *v1.Pod) map[string]driven {
+	ctx, cancel := context.WithTimeout(ctx, drivingTime)
+	defer cancel()
+	var all map[string]driven
+	for _, v := range p.Spec.Volumes {
+		if v.CSI == nil || s.Driver == nil {
+			continue
+		}
+		if fs, used, err := s.Driver(ctx, p.UID, v.Name); err == nil {
+			if all == nil {
+				all = map[string]driven{}
+			}
+			all[v.Name] = driven{fs, used}
+		}
+	}
+	return all
 }
 
 // add adds the file systems' stats to out. What cannot be read is left out, and the error says why.
@@ -135,6 +168,10 @@ func (s *storage) volumes(p *v1.Pod, m measured, out *kubelet.PodStats) pod.Spac
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
 		used, known := m.usage.Volumes[v.Name]
+		if by, is := m.driven[v.Name]; is {
+			one := kubelet.VolumeStats{Name: v.Name, FsStats: *of(by.fs, m.at, by.used)}
+			out.VolumeStats = append(out.VolumeStats, one)
+		}
 		if !known {
 			continue
 		}

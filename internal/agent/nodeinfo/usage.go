@@ -44,11 +44,13 @@ type Images interface {
 
 // NewDisks returns the reader of disk usage. The image file system is the one that containerd reports,
 // or else the root directory's.
-func NewDisks(dirs layout.Dirs, r Images) *stats.Disks {
+// driver measures the volumes of CSI drivers.
+func NewDisks(dirs layout.Dirs, r Images, driver stats.Driver) *stats.Disks {
 	meter := disk.New(dirs, r)
 	return &stats.Disks{
 		Usage:  meter.Usage,
 		Dir:    meter.VolumeDir,
+		Driver: driver,
 		Images: r.ImagesSize,
 		FS:     sys.ReadFS,
 		Device: sys.DeviceOf,

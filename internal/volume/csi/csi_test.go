@@ -230,6 +230,13 @@ func TestPublish(t *testing.T) {
 	if n := seen(t, p).Times; n != 1 {
 		t.Errorf("published %d times", n)
 	}
+	fs, used, err := m.drivers.Usage(t.Context(), "u1", "data")
+	if err != nil || fs.Capacity != 1<<30 || fs.Available != 1<<30-1<<20 || used.Bytes != 1<<20 {
+		t.Errorf("usage %+v, %+v, %v", fs, used, err)
+	}
+	if _, _, err := m.drivers.Usage(t.Context(), "u1", "other"); !errors.Is(err, csi.ErrNoStats) {
+		t.Errorf("of no volume: %v", err)
+	}
 	// Another podrun does not call the driver for what is mounted.
 	m.stop()
 	m.start()

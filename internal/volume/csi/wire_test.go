@@ -6,6 +6,9 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // TestWire: the messages are those of the specification's own package.
@@ -59,6 +62,22 @@ func TestWire(t *testing.T) {
 	}
 }
 
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	text, err := proto.Marshal(&csi.NodeGetVolumeStatsResponse{
+		Usage: []*csi.VolumeUsage{
+			{Unit: csi.VolumeUsage_BYTES, Available: 1, Total: 3, Used: 2}, {Unit: csi.VolumeUsage_INODES, Available: 4, Total: 9, Used: 5},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs, used, err := message(text).usage()
+	if err != nil || fs != (sys.FS{Available: 1, Capacity: 3, FilesFree: 4, Files: 9}) || used != (pod.Space{Bytes: 2, Files: 5}) {
+		t.Errorf("%+v, %+v, %v", fs, used, err)
+	}
+}
+
 // FuzzMessages: what a driver answers is read without a panic, as the specification's package reads it.
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte{10, 1, 'n'})
@@ -69,5 +88,6 @@ func FuzzMessages(f *testing.F) {
 			t.Errorf("%q, %v; want %q", id, err, info.GetNodeId())
 		}
 		_, _ = message(text).capabilities()
+		_, _, _ = message(text).usage()
 	})
 }

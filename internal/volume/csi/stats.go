@@ -1,0 +1,61 @@
+package csi
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
+)
+
+// getVolumeStats is the capability to measure volumes.
+const getVolumeStats capability = 2
+
+// ErrNoStats is that a driver does not measure the volume, or cannot now.
+var ErrNoStats = errors.New("no statistics of the volume")
+
+// Usage asks the driver of a pod's inline volume how large that is and how much of it is in use. What the driver does
+// not say is 0.
+func (d *Drivers) Usage(ctx context.Context, uid pod.UID, volume string) (fs sys.FS, used pod.Space, err error) {
+	r, found, err := d.records.read(Record{UID: uid, Volume: volume})
+	if err != nil {
+		return fs, used, err
+	}
+	d.mu.Lock()
+	with := d.drivers[r.Driver]
+	d.mu.Unlock()
+	if !found || !r.Published || r.Released || with == nil || !with.can[getVolumeStats] {
+		return fs, used, ErrNoStats
+	}
+	answer, err := invoke(ctx, with.conn, "NodeGetVolumeStats", message(nil).text(1, r.ID).text(2, r.Target))
+	if err != nil {
+		return fs, used, failed(r.Driver, "NodeGetVolumeStats", err)
+	}
+	return answer.usage()
+}
+
+// usage reads a NodeGetVolumeStatsResponse.
+func (m message) usage() (fs sys.FS, used pod.Space, err error) {
+	const inBytes, inInodes = 1, 2 // VolumeUsage.Unit
+	var errs []error
+	errs = append(errs, m.each(func(n protowire.Number, _ uint64, one message) {
+		if n != 1 {
+			return
+		}
+		var of [5]uint64 // available, total, used and unit, by the numbers of the fields
+		errs = append(errs, one.each(func(n protowire.Number, v uint64, _ message) {
+			if int(n) < len(of) {
+				of[n] = v
+			}
+		}))
+		switch of[4] {
+		case inBytes:
+			fs.Available, fs.Capacity, used.Bytes = of[1], of[2], int64(of[3])
+		case inInodes:
+			fs.FilesFree, fs.Files, used.Files = of[1], of[2], int64(of[3])
+		}
+	}))
+	return fs, used, errors.Join(errs...)
+}
