@@ -67,7 +67,7 @@ func TestCSI(t *testing.T) {
 	dir, program := n.path("kubelet"), plugin(t, "..", "./internal/test/testcsi/driver")
 	state := filepath.Join(dir, "plugins", name)
 	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/plugin -name %s -dir %s -registry %s/plugins_registry", name, state, dir),
-		"volumes:", "- {name: driver, hostPath: {path: "+program+"}}",
+		"priorityClassName: system-node-critical", "volumes:", "- {name: driver, hostPath: {path: "+program+"}}",
 		"- {name: kubelet, hostPath: {path: "+dir+", type: Directory}}")
 	driver = inContainer(driver, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
 		"- {name: kubelet, mountPath: "+dir+", mountPropagation: Bidirectional}")
@@ -139,8 +139,9 @@ func TestCSI(t *testing.T) {
 		}
 		return nil
 	})
-	n.remove("b.yaml")
-	n.gone("b-n")
+	// All are removed at once: the driver is called before it ends.
+	n.end(syscall.SIGTERM)
+	n.ok("down", "--all")
 	left, err := filepath.Glob(filepath.Join(dir, "pods", "*"))
 	must(t, err)
 	volumes, err := filepath.Glob(filepath.Join(state, "volumes", "*"))

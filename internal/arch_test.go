@@ -128,7 +128,7 @@ var rooms = map[string]room{
 	"internal/network/nettest":             {imports: "pod"},
 	"internal/sandbox":                     {imports: "pod checkpoint/layout sys cgroup oci"},
 	"internal/volume":                      {imports: "pod oci/env checkpoint/layout sys runtime volume/csi volume/etc volume/filled volume/mounts"},
-	"internal/volume/csi":                  {imports: "checkpoint/layout pluginregistry pod sys sys/socket volume/mounts"},
+	"internal/volume/csi":                  {imports: "checkpoint/layout pluginregistry pod runtime sys sys/socket volume/mounts"},
 	"internal/volume/filled":               {imports: "checkpoint/layout sys"},
 	"internal/volume/mounts":               {imports: "pod sys"},
 	"internal/volume/etc":                  {imports: "pod checkpoint/layout sys"},

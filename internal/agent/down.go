@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -84,17 +85,23 @@ func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 	if len(chosen.Pods) == 0 {
 		return nil, errors.Join(others, chosen.Err())
 	}
-	a.loop.Terminates = func(seen pod.Observed) bool { return chosen.Pods[seen.Key] }
+	var begun sync.Map // the pods that are being removed
+	a.loop.Terminates = func(seen pod.Observed) bool { _, now := begun.Load(seen.Key); return now }
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var left []result.Left
 	desired := make(chan manifest.Desired)
 	a.run(work, desired, func(ctx context.Context) {
 		defer stop()
-		send(ctx, desired, manifest.Desired{Complete: true, Grace: d.Grace})
-		left = pods.AwaitRemoval(ctx, chosen.Pods, result.Removal{
-			Grace: d.Grace, Seen: a.relister.Seen, Waiting: d.Waiting, Log: o.Log,
-		})
+		for _, some := range chosen.InOrder() {
+			for key := range some {
+				begun.Store(key, true)
+			}
+			send(ctx, desired, manifest.Desired{Complete: true, Grace: d.Grace})
+			left = append(left, pods.AwaitRemoval(ctx, some, result.Removal{
+				Grace: d.Grace, Seen: a.relister.Seen, Waiting: d.Waiting, Log: o.Log,
+			})...)
+		}
 	})
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("stopping pods: %w", err)

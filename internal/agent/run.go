@@ -33,7 +33,9 @@ func (a *agent) run(ctx context.Context, desired <-chan manifest.Desired, beside
 	if heartbeat != nil {
 		running.Go(func() { heartbeat.Run(beneath) })
 	}
-	running.Go(func() { a.ended("csi", a.volumes.CSI().Run(beneath)) })
+	if a.owner == owner.Serve { // others leave to it what they could not unpublish
+		running.Go(func() { a.ended("csi", a.volumes.CSI().Run(beneath)) })
+	}
 	running.Go(func() { a.ended("restarts", a.requests.Run(beneath)) })
 	if a.conn != nil {
 		running.Go(func() { a.conn.Keep(beneath) })

@@ -18,11 +18,11 @@ type Action interface {
 type (
 	// CreateSandbox creates the pod's namespaces and network.
 	CreateSandbox struct{ Attempt int }
-	// RemoveSandbox releases a sandbox's namespaces and network. Lost reports that the pod has
-	// another sandbox, or gets one, that must not wait for this removal.
+	// RemoveSandbox releases a sandbox's namespaces and network. Lost reports that the pod has another sandbox, or
+	// gets one, that must not wait for this removal, and Completed that the pod has ended.
 	RemoveSandbox struct {
-		ID, Why string
-		Lost    bool
+		ID, Why         string
+		Lost, Completed bool
 	}
 	// EnsureImage finds or pulls a container's image.
 	EnsureImage struct{ Container string }

@@ -79,7 +79,7 @@ func run(plan *Plan, r revision) {
 		plan.Completed = true
 		reap(plan, r.mine)
 		for _, s := range r.mine.Sandboxes {
-			plan.add(RemoveSandbox{ID: s.ID, Why: "pod completed"})
+			plan.add(RemoveSandbox{ID: s.ID, Why: "pod completed", Completed: true})
 		}
 		return
 	}

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -187,28 +188,36 @@ func (l *Loop) retire(ctx context.Context, w *worker) {
 }
 
 // stopAll terminates and removes all pods if Options.StopAll asks for it, and returns when they are
-// gone.
+// gone. Those with a critical priority, such as storage drivers, come last: others may need them until they have ended.
 func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 	if l.o.StopAll == nil || !l.o.StopAll() {
 		return
 	}
+	pods := l.last.Pods
 	l.last = manifest.Desired{Pods: map[pod.Key]*v1.Pod{}}
-	for _, w := range l.workers {
-		w.mailbox.put(desiredPod{})
-	}
 	hurry := l.o.Hurry
-	for len(l.workers) > 0 {
-		select {
-		case <-hurry:
-			hurry = nil
-			l.notifyAll()
-		case e := <-events:
-			l.notify(e.Pod)
-		case key := <-l.o.Results:
-			l.notify(key)
-		case <-l.o.Ping:
-		case w := <-l.finished:
-			delete(l.workers, w.key)
+	for _, below := range []int64{pod.CriticalPriority, math.MaxInt64} {
+		left := map[*worker]bool{}
+		for key, w := range l.workers {
+			if p := pods[key]; p == nil || pod.Priority(p) < below {
+				left[w] = true
+				w.mailbox.put(desiredPod{})
+			}
+		}
+		for len(left) > 0 {
+			select {
+			case <-hurry:
+				hurry = nil
+				l.notifyAll()
+			case e := <-events:
+				l.notify(e.Pod)
+			case key := <-l.o.Results:
+				l.notify(key)
+			case <-l.o.Ping:
+			case w := <-l.finished:
+				delete(left, w)
+				delete(l.workers, w.key)
+			}
 		}
 	}
 }

@@ -121,6 +121,7 @@ func (noVolumes) Setup(context.Context, pod.Inside) ([]pod.Mount, error)       {
 func (noVolumes) Files(*v1.Pod, []pod.FileKey) (map[pod.FileKey]string, error) { return nil, nil }
 func (noVolumes) Refresh(context.Context, pod.Inside) error                    { return nil }
 func (noVolumes) Teardown(context.Context, pod.UID) error                      { return nil }
+func (noVolumes) Ended(context.Context, pod.UID) error                         { return nil }
 
 type noLogs struct{}
 
@@ -837,6 +838,61 @@ func TestStopAll(t *testing.T) {
 		h.want(web(), newPod("db", "u2", v1.RestartPolicyAlways, "b"))
 		h.stop()
 		h.wantEmpty()
+	})
+}
+
+// endedVolumes records which pods have ended.
+type endedVolumes struct {
+	noVolumes
+	ended *[]pod.UID
+}
+
+func (v endedVolumes) Ended(_ context.Context, uid pod.UID) error {
+	*v.ended = append(*v.ended, uid)
+	return nil
+}
+
+// TestVolumesOfPodsThatEnded: what a completed pod has mounted is released when its sandbox goes, not with its data.
+func TestVolumesOfPodsThatEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.AddImage("a:1", fake.Script{Run: time.Second})
+		var ended []pod.UID
+		h := start(t, rt, func(o *reconcile.Options) { o.Volumes = endedVolumes{ended: &ended} })
+		defer h.stop()
+		h.want(newPod("job", "u1", v1.RestartPolicyNever, "a"), newPod("web", "u2", v1.RestartPolicyAlways, "b"))
+		after(time.Minute)
+		rt.Exit("u2-b-0", 1)
+		after(time.Minute)
+		if len(ended) != 1 || ended[0] != "u1" {
+			t.Errorf("ended: %v", ended)
+		}
+	})
+}
+
+// TestStopAllEndsCriticalPodsLast: others may need a critical pod until they are gone.
+func TestStopAllEndsCriticalPodsLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt, func(o *reconcile.Options) { o.StopAll = func() bool { return true } })
+		rt.IgnoreTerm("a")
+		driver := newPod("driver", "u2", v1.RestartPolicyAlways, "b")
+		driver.Spec.PriorityClassName = "system-node-critical"
+		h.want(driver, web())
+		h.stop()
+		h.wantEmpty()
+		gone, signalled := -1, -1
+		for i, call := range rt.Calls() {
+			if strings.HasPrefix(call, "RemoveSandbox u1-") {
+				gone = i
+			}
+			if strings.HasPrefix(call, "SignalContainer u2-") && signalled < 0 {
+				signalled = i
+			}
+		}
+		if gone < 0 || signalled < gone {
+			t.Errorf("the driver is ended at %d, its user's sandbox removed at %d of %q", signalled, gone, rt.Calls())
+		}
 	})
 }
 

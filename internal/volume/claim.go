@@ -48,8 +48,7 @@ func (v *Volumes) readyClaim(ctx context.Context, p *v1.Pod, claim string) (stri
 	if err := v.makeClaim(p.Namespace, claim); err != nil {
 		return "", err
 	}
-	dir := v.dirs.Claim(p.Namespace, claim)
-	return dir, v.ownOnce(ctx, p, filepath.Join(p.Namespace, claim), dir)
+	return v.dirs.Claim(p.Namespace, claim), v.ownOnce(ctx, p, claim)
 }
 
 func (v *Volumes) makeClaim(namespace, claim string) error {
@@ -75,18 +74,18 @@ func (v *Volumes) makeClaim(namespace, claim string) error {
 	return nil
 }
 
-// ownOnce gives a volume that outlives containers to the pod's group, once per pod revision in the lifetime of
-// this process. name distinguishes it from others. It does not hold v.mu meanwhile, because its cost grows with the
-// volume's size and other pods must not wait for it.
-func (v *Volumes) ownOnce(ctx context.Context, p *v1.Pod, name, path string) error {
-	key := ownKey{p.UID, name}
+// ownOnce gives a claim's directory to the pod's group, once per pod revision in the lifetime of
+// this process. It does not hold v.mu meanwhile, because its cost grows with the volume's size and
+// other pods must not wait for it.
+func (v *Volumes) ownOnce(ctx context.Context, p *v1.Pod, claim string) error {
+	key := ownKey{p.UID, filepath.Join(p.Namespace, claim)}
 	v.mu.Lock()
 	owned := v.owned[key]
 	v.mu.Unlock()
 	if fsGroup(p) == nil || owned {
 		return nil
 	}
-	dir, err := sys.OpenTree(path)
+	dir, err := sys.OpenTree(v.dirs.Claim(p.Namespace, claim))
 	if err != nil {
 		return err
 	}

@@ -3,50 +3,62 @@ package volume
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/volume/csi"
 )
 
 // readyCSI makes a CSI driver mount an inline volume.
-func (v *Volumes) readyCSI(ctx context.Context, in pod.Inside, name string, s *v1.CSIVolumeSource) (source, error) {
+func readyCSI(ctx context.Context, v *Volumes, in pod.Inside, volume *v1.Volume) (source, error) {
 	// The pod's own directory shows, as long as it exists, that the volume is in use.
 	root, err := v.openPod(in.Pod.UID)
 	if err != nil {
 		return source{}, err
 	}
 	defer root.Close()
-	r, err := inlineRequest(in, name, s)
-	if err != nil {
-		return source{}, err
-	}
-	p, err := v.csi.Publish(ctx, r)
-	if err != nil {
-		return source{}, err
-	}
-	if p.Ownable {
-		err = v.ownOnce(ctx, in.Pod, "csi/"+name, p.Path)
-	}
+	p, err := v.csi.Publish(ctx, inlineRequest(in, volume.Name, volume.CSI))
 	return source{path: p.Path, readOnly: p.ReadOnly}, err
 }
 
 // inlineRequest returns what a CSI driver is asked for.
-func inlineRequest(in pod.Inside, name string, s *v1.CSIVolumeSource) (csi.Request, error) {
+func inlineRequest(in pod.Inside, name string, s *v1.CSIVolumeSource) csi.Request {
 	r := csi.Request{Pod: in.Pod, Volume: name, Source: s, Driver: in.Objects.CSIDrivers[s.Driver]}
 	if s.NodePublishSecretRef == nil {
-		return r, nil
+		return r
 	}
 	secret := in.Objects.Secrets[pod.Key{Namespace: in.Pod.Namespace, Name: s.NodePublishSecretRef.Name}]
 	if secret == nil {
-		return r, fmt.Errorf("secret %q not found", s.NodePublishSecretRef.Name)
+		r.Lacks = fmt.Errorf("secret %q not found", s.NodePublishSecretRef.Name)
+		return r
 	}
 	r.Secrets = map[string]string{}
 	for key, value := range secret.Data {
 		r.Secrets[key] = string(value)
 	}
-	return r, nil
+	return r
+}
+
+// ownInline gives a volume that a CSI driver has mounted to the pod's group. A driver may mount what nobody can give
+// away, such as a file system that is read-only or another machine's: as in the kubelet that is no reason not to start.
+func ownInline(ctx context.Context, p *v1.Pod, path string, log *slog.Logger) error {
+	if fsGroup(p) == nil {
+		return nil
+	}
+	dir, err := sys.OpenTree(path)
+	if err == nil {
+		defer dir.Close()
+		err = giveTo(ctx, dir, p)
+	}
+	if err != nil && ctx.Err() == nil {
+		log.Warn("a CSI driver's volume is not given to the pod's fsGroup",
+			"pod", pod.KeyOf(p).String(), "group", *fsGroup(p), "err", err)
+		return nil
+	}
+	return err
 }
 
 // renewCSI replaces what CSI drivers are asked for again, of a running pod.
@@ -55,8 +67,6 @@ func renewCSI(drivers *csi.Drivers, in pod.Inside) {
 		if volume.CSI == nil {
 			continue
 		}
-		if r, err := inlineRequest(in, volume.Name, volume.CSI); err == nil {
-			drivers.Renew(r)
-		}
+		drivers.Renew(inlineRequest(in, volume.Name, volume.CSI))
 	}
 }

@@ -64,6 +64,9 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 	return v.csi.Release(ctx, uid)
 }
 
+// Ended makes CSI drivers unmount what a pod has that has ended. It stays until then, also without a sandbox.
+func (v *Volumes) Ended(ctx context.Context, uid pod.UID) error { return v.csi.Release(ctx, uid) }
+
 // isPin reports whether path is the mount point of a pinned part of a volume.
 func isPin(podDir, path string) bool {
 	within, err := filepath.Rel(podDir, path)

@@ -68,17 +68,19 @@ func New(o Options) *Volumes {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Volumes{
+	v := &Volumes{
 		dirs: o.Dirs,
 		etc: etc.New(etc.Options{
 			Dirs: o.Dirs, HostRoot: o.HostRoot, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain,
 			Neighbours: o.Neighbours,
 		}),
 		mounts: mounts.New(),
-		csi:    csi.New(csi.Options{Dirs: o.Dirs, Dir: o.PluginsDir, Log: o.Log}),
 		log:    o.Log,
 		owned:  map[ownKey]bool{},
 	}
+	own := func(ctx context.Context, p *v1.Pod, path string) error { return ownInline(ctx, p, path, o.Log) }
+	v.csi = csi.New(csi.Options{Dirs: o.Dirs, Dir: o.PluginsDir, Own: own, Log: o.Log})
+	return v
 }
 
 // CSI returns the machine's CSI drivers.
@@ -227,7 +229,7 @@ func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source
 		path, err := v.readyNFS(ctx, in.Pod, name, from.NFS)
 		return source{path: path, readOnly: from.NFS.ReadOnly, noDev: true}, err
 	case from.CSI != nil:
-		return v.readyCSI(ctx, in, name, from.CSI)
+		return readyCSI(ctx, v, in, volume)
 	case from.Image != nil && in.Shown[name] != "":
 		return source{path: in.Shown[name], readOnly: true, filled: true}, nil
 	case isFilled(volume):

@@ -180,7 +180,7 @@ func TestRefused(t *testing.T) {
 	}{
 		"no such volume":  {podWith(), mounting(mountV), "FailedMount", "no such volume"},
 		"another kind":    {podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{FC: &v1.FCVolumeSource{}}}), mounting(mountV), "FailedMount", "its kind is not supported"},
-		"no plugins":      {podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: "d"}}}), mounting(mountV), "FailedMount", "run podrun serve with --plugins"},
+		"no plugins":      {podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: "d"}}}), mounting(mountV), "FailedMount", "podrun runs without --plugins"},
 		"medium":          {podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "Tape"}}}), mounting(mountV), "FailedMount", `medium "Tape" is not supported`},
 		"subPathExpr":     {podWith(emptyDir("v")), mounting(v1.VolumeMount{Name: "v", MountPath: "/v", SubPathExpr: "$(X)"}), "CreateContainerConfigError", "the container has no variable $(X)"},
 		"device":          {podWith(), &v1.Container{VolumeDevices: []v1.VolumeDevice{{Name: "d"}}}, "CreateContainerConfigError", "volumeDevices are not supported"},

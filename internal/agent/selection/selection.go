@@ -34,6 +34,8 @@ type Selection struct {
 	// Pods are the chosen pods that may be changed.
 	Pods    map[pod.Key]bool
 	runtime Runtime
+	// critical are those of all pods that others may need until they have ended, such as storage drivers.
+	critical map[pod.Key]bool
 	// withheld are the errors of the chosen pods that must not be changed.
 	withheld []error
 	// all reports that every pod on the machine was chosen.
@@ -45,7 +47,7 @@ type Selection struct {
 func Choose(
 	ctx context.Context, r Runtime, strays []pod.Key, pick func([]*v1.Pod) ([]*v1.Pod, error),
 ) (*Selection, error) {
-	s := &Selection{Pods: map[pod.Key]bool{}, runtime: r}
+	s := &Selection{Pods: map[pod.Key]bool{}, runtime: r, critical: map[pod.Key]bool{}}
 	all, err := s.list(ctx)
 	if err != nil {
 		return nil, err
@@ -65,6 +67,7 @@ func Choose(
 	}
 	for _, p := range picked {
 		s.Pods[pod.KeyOf(p)] = true
+		s.critical[pod.KeyOf(p)] = pod.Priority(p) >= pod.CriticalPriority
 	}
 	s.all = len(picked) == len(pods)
 	s.withhold(all)
@@ -103,6 +106,20 @@ func (s *Selection) withhold(all []pod.Observed) {
 			}
 		}
 	}
+}
+
+// InOrder returns the chosen pods in the order in which they are removed: those with a critical priority after the
+// others, as at a shutdown of the machine.
+func (s *Selection) InOrder() []map[pod.Key]bool {
+	first, last := map[pod.Key]bool{}, map[pod.Key]bool{}
+	for key := range s.Pods {
+		if s.critical[key] {
+			last[key] = true
+		} else {
+			first[key] = true
+		}
+	}
+	return slices.DeleteFunc([]map[pod.Key]bool{first, last}, func(m map[pod.Key]bool) bool { return len(m) == 0 })
 }
 
 // Err returns an error for each chosen pod that must not be changed and, if all pods were chosen, for

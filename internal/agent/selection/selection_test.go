@@ -2,6 +2,8 @@ package selection
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -50,5 +52,43 @@ func TestSelection(t *testing.T) {
 	}
 	if !mine.Owns(key("free")) || mine.Owns(key("owned")) || mine.Owns(key("served")) {
 		t.Error("the wrong pods are owned")
+	}
+}
+
+// TestInOrder: critical pods are removed last.
+func TestInOrder(t *testing.T) {
+	t.Parallel()
+	r := fake.New("boot")
+	for name, class := range map[string]string{"web": "", "driver": "system-node-critical", "dns": "system-cluster-critical", "db": ""} {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: pod.UID(name)}}
+		p.Spec.PriorityClassName = class
+		if err := errors.Join(r.SavePod(p, owner.Serve), r.CreateSandbox(t.Context(), p, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		picks []string
+		want  string
+	}{
+		{[]string{"web", "driver", "dns", "db"}, "db web, dns driver"}, {[]string{"web"}, "web"}, {[]string{"driver"}, "driver"}, {nil, ""},
+	} {
+		s, err := Choose(t.Context(), r, nil, func(pods []*v1.Pod) ([]*v1.Pod, error) {
+			return slices.DeleteFunc(pods, func(p *v1.Pod) bool { return !slices.Contains(c.picks, p.Name) }), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, some := range s.InOrder() {
+			var names []string
+			for key := range some {
+				names = append(names, key.Name)
+			}
+			slices.Sort(names)
+			all = append(all, strings.Join(names, " "))
+		}
+		if got := strings.Join(all, ", "); got != c.want {
+			t.Errorf("%v: %q, want %q", c.picks, got, c.want)
+		}
 	}
 }

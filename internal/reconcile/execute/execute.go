@@ -35,6 +35,8 @@ type Volumes interface {
 	// Refresh updates the volumes of a running pod to its current manifest and objects (ConfigMaps
 	// and Secrets).
 	Refresh(ctx context.Context, in pod.Inside) error
+	// Ended releases what a pod that has ended needs no more of its volumes.
+	Ended(ctx context.Context, uid pod.UID) error
 	// Teardown unmounts what was mounted for a revision. A mount that is busy is an error.
 	Teardown(ctx context.Context, uid pod.UID) error
 }
@@ -257,6 +259,9 @@ func (e *Executor) removeSandbox(ctx context.Context, s *revision.State, a plan.
 	err := e.remover.removeSandbox(ctx, a.ID)
 	if a.Lost {
 		return e.failures.Keep(s.Pod, plan.FailureSandbox+a.ID, pod.ReasonKillPod, err)
+	}
+	if err == nil && a.Completed && s.Pod != nil {
+		err = e.remover.volumes.Ended(ctx, s.Pod.UID)
 	}
 	if err != nil {
 		e.recorder.Record("", record.Warning, pod.ReasonKillPod, err.Error())

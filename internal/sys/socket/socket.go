@@ -71,7 +71,7 @@ func IsFree(path string) bool {
 // of root's: whoever owns a directory above may have put another socket there since its owner was checked.
 func Client(path string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithAuthority("localhost"),
+		grpc.WithAuthority("localhost"), grpc.WithIdleTimeout(0), // an end of the connection is the server's
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return dialRoot(ctx, path)
 		}))

@@ -28,6 +28,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pluginregistry"
@@ -48,6 +49,8 @@ type Options struct {
 	Dirs layout.Dirs
 	// Dir is where drivers look for the kubelet: /var/lib/kubelet. Empty: no driver can register.
 	Dir string
+	// Own gives what is mounted at a path to the pod's fsGroup, if it has one. May be nil.
+	Own func(ctx context.Context, p *v1.Pod, path string) error
 	Log *slog.Logger
 }
 
@@ -62,6 +65,7 @@ type Drivers struct {
 	mu      sync.Mutex
 	drivers map[string]*driver
 	calls   map[string]*call   // in progress, by the record's file
+	late    map[string]int     // the calls for which a caller has stopped waiting, by driver
 	renewed map[string]Request // the requests that are to be made again, by the record's file
 	changed []func()
 }
@@ -93,7 +97,7 @@ func New(o Options) *Drivers {
 	}
 	return &Drivers{
 		o: o, records: newStore(o.Dirs), attention: make(chan struct{}, 1),
-		drivers: map[string]*driver{}, calls: map[string]*call{}, renewed: map[string]Request{},
+		drivers: map[string]*driver{}, calls: map[string]*call{}, renewed: map[string]Request{}, late: map[string]int{},
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +39,7 @@ type machine struct {
 	driver   *testcsi.Driver
 	drivers  *csi.Drivers
 	changes  chan struct{}
+	owned    atomic.Int64
 	endServe func()
 	end      func()
 }
@@ -88,7 +91,10 @@ func (m *machine) kill() {
 
 // start starts a podrun; stop ends it.
 func (m *machine) start() {
-	m.drivers = csi.New(csi.Options{Dirs: m.dirs, Dir: m.kubelet, Log: slog.New(slog.DiscardHandler)})
+	m.drivers = csi.New(csi.Options{
+		Dirs: m.dirs, Dir: m.kubelet, Log: slog.New(slog.DiscardHandler),
+		Own: func(context.Context, *v1.Pod, string) error { m.owned.Add(1); return nil },
+	})
 	m.changes = make(chan struct{}, 1)
 	changes := m.changes
 	m.drivers.OnChange(func() {
@@ -279,14 +285,14 @@ func TestReadOnly(t *testing.T) {
 	r.Pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
 	p := m.published(r)
 	got := seen(t, p)
-	if !got.ReadOnly || got.FSType != "ext4" || got.Secrets["k"] != "v" || got.Group != "2000" || !p.ReadOnly || p.Ownable {
+	if !got.ReadOnly || got.FSType != "ext4" || got.Secrets["k"] != "v" || got.Group != "2000" || !p.ReadOnly || m.owned.Load() > 0 {
 		t.Errorf("%+v, %+v", got, p)
 	}
 	m.remove("u1")
 	m.nothingLeft()
 }
 
-// TestOwnable: who gives the volume to the pod's group, by policy.
+// TestOwnable: who gives the volume to the pod's group, by policy, and that it is done whenever the driver was called.
 func TestOwnable(t *testing.T) {
 	m := newMachine(t)
 	m.start()
@@ -295,24 +301,122 @@ func TestOwnable(t *testing.T) {
 	for i, c := range []struct {
 		policy pod.FSGroupPolicy
 		fsType *string
-		want   bool
-	}{
-		{"", nil, false}, {"", &ext4, true}, {pod.FSGroupNone, &ext4, false}, {pod.FSGroupFile, nil, true},
-		{pod.FSGroupWithFSType, nil, false},
-	} {
+		want   int
+	}{{"", nil, 0}, {"", &ext4, 1}, {pod.FSGroupNone, &ext4, 0}, {pod.FSGroupFile, nil, 1}, {pod.FSGroupWithFSType, nil, 0}} {
 		uid := "u" + strconv.Itoa(i)
 		r := m.request(uid)
 		r.Source.FSType = c.fsType
 		if c.policy != "" {
 			r.Driver = document(func(s *pod.CSIDriverSpec) { s.FSGroupPolicy = &c.policy })
 		}
-		if p := m.published(r); p.Ownable != c.want {
-			t.Errorf("%q, %v: ownable %v", c.policy, c.fsType, p.Ownable)
+		m.owned.Store(0)
+		p := m.published(r)
+		m.published(r)
+		if got := int(m.owned.Load()); got != c.want {
+			t.Errorf("%q, %v: given to the group %d times", c.policy, c.fsType, got)
 		}
-		if p := m.published(r); p.Ownable != c.want {
-			t.Errorf("%q, %v: ownable %v the second time", c.policy, c.fsType, p.Ownable)
+		test.Must(t, sys.Unmount(p.Path)) // as by the end of a driver that has it in its memory
+		m.published(r)
+		if got := int(m.owned.Load()); got != 2*c.want {
+			t.Errorf("%q, %v: given to the group %d times after it was mounted again", c.policy, c.fsType, got)
 		}
 		m.remove(uid)
+	}
+}
+
+// TestRestartWithLess: a container whose volume is mounted needs neither its Secret nor the CSIDriver document.
+func TestRestartWithLess(t *testing.T) {
+	m := newMachine(t)
+	m.start()
+	m.serve()
+	r := m.request("u1")
+	m.published(r)
+	r.Lacks = errors.New("secret not found")
+	m.published(r)
+	r.Lacks, r.Driver = nil, document(func(s *pod.CSIDriverSpec) { s.VolumeLifecycleModes = nil })
+	m.published(r)
+	r = m.request("u2")
+	r.Lacks = errors.New("secret not found")
+	if _, err := m.drivers.Publish(t.Context(), r); !errors.Is(err, r.Lacks) {
+		t.Errorf("without its Secret: %v", err)
+	}
+	m.remove("u1")
+	m.nothingLeft()
+}
+
+// TestRemovedAndBack: pods are removed while their driver is away, and come back with the same UIDs: none of them loses
+// the volume that it has then.
+func TestRemovedAndBack(t *testing.T) {
+	m := newMachine(t)
+	m.start()
+	m.serve()
+	const pods = 60
+	var all []csi.Request
+	for i := range pods {
+		all = append(all, m.request("u"+strconv.Itoa(i)))
+		m.published(all[i])
+	}
+	m.kill()
+	for _, r := range all {
+		m.remove(string(r.Pod.UID))
+		m.request(string(r.Pod.UID))
+	}
+	var running sync.WaitGroup
+	for _, r := range all {
+		running.Go(func() { m.published(r) })
+	}
+	m.serve()
+	running.Wait()
+	time.Sleep(3 * time.Second) // until nobody looks any more
+	for _, r := range all {
+		if _, err := os.Stat(filepath.Join(m.kubelet, "pods", string(r.Pod.UID), "volumes/kubernetes.io~csi/data/mount/seen.json")); err != nil {
+			t.Errorf("a pod that runs has lost its volume: %v", err)
+		}
+	}
+	if got := m.records(); strings.Contains(got, "released=true") || strings.Contains(got, "published=false") {
+		t.Errorf("records: %s", got)
+	}
+	for _, r := range all {
+		m.remove(string(r.Pod.UID))
+	}
+	m.nothingLeft()
+}
+
+// TestOverdue: a driver that hangs keeps many pods waiting for no longer than one.
+func TestOverdue(t *testing.T) {
+	m := newMachine(t)
+	m.start()
+	m.serve()
+	const pods = 20
+	for i := range pods {
+		m.published(m.request("u" + strconv.Itoa(i)))
+	}
+	at := m.driver.Path("hang-NodeUnpublishVolume")
+	test.Must(t, os.WriteFile(at, nil, 0o600))
+	began := time.Now()
+	for i := range pods {
+		m.remove("u" + strconv.Itoa(i))
+	}
+	if took := time.Since(began); took > 20*time.Second { // each by itself: a minute
+		t.Errorf("it took %v", took)
+	}
+	test.Must(t, os.Remove(at))
+	m.await("")
+	m.nothingLeft()
+}
+
+// TestUnreadableRecord: a record that cannot be read is no reason to leave the others.
+func TestUnreadableRecord(t *testing.T) {
+	m := newMachine(t)
+	m.start()
+	m.serve()
+	m.published(m.request("u1"))
+	test.Must(t, os.WriteFile(filepath.Join(layout.CSIVolumes(m.dirs), "u0_data.json"), []byte("{"), 0o600))
+	m.remove("u0")
+	m.remove("u1")
+	m.nothingLeft()
+	if all, err := csi.Records(m.dirs); len(all) != 0 || err == nil {
+		t.Errorf("%v, %v", all, err)
 	}
 }
 

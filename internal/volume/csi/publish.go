@@ -14,20 +14,23 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys/socket"
 	"podrun.io/podrun/internal/volume/mounts"
 )
 
 const (
-	// publishPatience is how long the start of a container waits for a driver, and releasePatience the removal
-	// of a pod. The calls go on after that.
-	publishPatience = 3 * time.Second
+	// patience is how long the start of a container waits for a driver, and the removal of a pod for each volume;
+	// releasePatience for all of them. The calls go on after that. Nobody waits for a driver that keeps another one
+	// waiting longer than that.
+	patience        = 3 * time.Second
 	releasePatience = 10 * time.Second
 )
 
@@ -40,14 +43,15 @@ type Request struct {
 	Secrets map[string]string
 	// Driver is the driver's CSIDriver document; nil if there is none.
 	Driver *pod.CSIDriver
+	// Lacks is what keeps the driver from being asked, such as a missing Secret; nil if nothing does. A volume that is
+	// mounted does not need it.
+	Lacks error
 }
 
 // Published is a volume that is mounted on the machine.
 type Published struct {
 	Path     string
 	ReadOnly bool
-	// Ownable reports that the volume is to be given to the pod's fsGroup.
-	Ownable bool
 }
 
 // record returns the record of the volume before the driver is known. The ID has the kubelet's form. Unlike there a
@@ -62,10 +66,10 @@ func (r Request) record() Record {
 
 func (r Request) readOnly() bool { return r.Source.ReadOnly != nil && *r.Source.ReadOnly }
 
-// refused returns an error if the CSIDriver document forbids the volume.
+// refused returns an error if the volume cannot be asked for, or the CSIDriver document forbids it.
 func (r Request) refused() error {
-	if r.Driver == nil {
-		return nil // the driver answers for itself
+	if r.Driver == nil || r.Lacks != nil {
+		return r.Lacks // without a document the driver answers for itself
 	}
 	spec := r.Driver.Spec
 	if !slices.Contains(spec.VolumeLifecycleModes, pod.VolumeEphemeral) {
@@ -81,38 +85,35 @@ func (r Request) refused() error {
 // Publish makes a driver mount the volume, unless it has, and returns where. An error may be temporary, and a later
 // call may succeed.
 func (d *Drivers) Publish(ctx context.Context, r Request) (Published, error) {
-	if err := r.refused(); err != nil {
-		return Published{}, err
-	}
-	d.keep(r)
 	before, found, err := d.records.read(r.record())
 	if err != nil {
 		return Published{}, err
 	}
 	if found && before.Released {
-		if err := d.do(ctx, before, unpublishing, releasePatience, d.unpublish); err != nil {
+		if err := d.do(ctx, before, unpublishing, d.unpublish); err != nil {
 			return Published{}, fmt.Errorf("it is not unpublished yet for the pod that had it before: %w", err)
 		}
 		found = false
 	}
-	out := Published{Path: d.target(r), ReadOnly: r.readOnly()}
 	if found && before.Published {
 		mounted, err := isMounted(before.Target)
 		if err != nil || mounted {
-			out.Path, out.Ownable = before.Target, before.Ownable
-			return out, err
+			d.Renew(r)
+			return Published{before.Target, r.readOnly()}, err
 		}
+	}
+	if err := r.refused(); err != nil {
+		return Published{}, err
 	}
 	with, err := d.driver(r.Source.Driver)
 	if err != nil {
 		return Published{}, err
 	}
-	out.Ownable = r.ownable(with)
+	d.Renew(r)
 	record := r.record()
-	record.Socket, record.Target, record.Ownable = with.endpoint, out.Path, out.Ownable
-	return out, d.do(ctx, record, publishing, publishPatience, func(ctx context.Context, record Record) error {
-		return d.publish(ctx, with, r, record)
-	})
+	record.Socket, record.Target = with.endpoint, d.target(r)
+	return Published{record.Target, r.readOnly()}, d.do(ctx, record, publishing,
+		func(ctx context.Context, record Record) error { return d.publish(ctx, with, r, record) })
 }
 
 // target returns where a volume is mounted, which is where the kubelet has it: drivers have that directory.
@@ -123,7 +124,10 @@ func (d *Drivers) target(r Request) string {
 // driver returns the driver with a name.
 func (d *Drivers) driver(name string) (*driver, error) {
 	if d.o.Dir == "" {
-		return nil, fmt.Errorf("no CSI driver %s can register: run podrun serve with --plugins", name)
+		return nil, &runtime.PermanentError{
+			Fix: "run podrun serve with --plugins, and the driver",
+			Err: fmt.Errorf("no CSI driver %s can register: podrun runs without --plugins", name),
+		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,7 +175,13 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 	defer cancel()
 	_, err = invoke(ctx, with.conn, "NodePublishVolume", r.message(with, record))
 	if err == nil {
-		return d.records.update(record, func(r *Record) { r.Published = true })
+		if r.ownable(with) && d.o.Own != nil {
+			err = d.o.Own(ctx, r.Pod, record.Target)
+		}
+		if err == nil {
+			err = d.records.update(record, func(r *Record) { r.Published = true })
+		}
+		return err
 	}
 	if !recorded && !uncertain(err) {
 		err = errors.Join(err, d.records.forget(record))
@@ -227,8 +237,11 @@ func (d *Drivers) Release(ctx context.Context, uid pod.UID) error {
 	maps.DeleteFunc(d.renewed, func(_ string, r Request) bool { return r.Pod.UID == uid })
 	d.mu.Unlock()
 	all, err := d.records.list(uid)
-	if err != nil || len(all) == 0 {
-		return err
+	if err != nil {
+		d.o.Log.Warn("a volume of a removed pod may stay published", "uid", uid, "err", err)
+	}
+	if len(all) == 0 {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, releasePatience)
 	defer cancel()
@@ -237,7 +250,7 @@ func (d *Drivers) Release(ctx context.Context, uid pod.UID) error {
 		if err := d.records.update(r, func(r *Record) { r.Released = true }); err != nil {
 			return err
 		}
-		if err := d.do(ctx, r, unpublishing, releasePatience, d.unpublish); err != nil {
+		if err := d.do(ctx, r, unpublishing, d.unpublish); err != nil {
 			d.o.Log.Warn("a volume of a removed pod is not unpublished yet; that is tried again when its driver registers",
 				"pod", r.Pod.String(), "volume", r.Volume, "err", err)
 		}
@@ -245,23 +258,24 @@ func (d *Drivers) Release(ctx context.Context, uid pod.UID) error {
 	return nil
 }
 
-// unpublish calls the driver of a volume, and then removes what was made for it.
+// unpublish calls the driver of a volume that is released, and then removes what was made for it.
 func (d *Drivers) unpublish(ctx context.Context, r Record) error {
 	r, found, err := d.records.read(r)
-	if err != nil || !found {
+	if err != nil || !found || !r.Released { // another call has done it, and a pod may have it again
 		return err
 	}
-	at := r.Socket
 	d.mu.Lock()
-	if with := d.drivers[r.Driver]; with != nil {
-		at = with.endpoint
-	}
+	with := d.drivers[r.Driver]
 	d.mu.Unlock()
-	conn, err := socket.Client(at)
-	if err != nil {
-		return err
+	var conn *grpc.ClientConn
+	if with != nil {
+		conn = with.conn
+	} else {
+		if conn, err = socket.Client(r.Socket); err != nil {
+			return err
+		}
+		defer conn.Close()
 	}
-	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	_, err = invoke(ctx, conn, "NodeUnpublishVolume", unpublication(r.ID, r.Target))

@@ -29,9 +29,7 @@ type Record struct {
 	UID    pod.UID `json:"uid"`
 	Pod    pod.Key `json:"pod"`
 	Volume string  `json:"volume"` // its name in the pod
-	// Ownable is set if the volume is to be given to the pod's fsGroup.
-	Ownable bool `json:"ownable,omitempty"`
-	// Published is set when the driver has confirmed that it is mounted.
+	// Published is set when the driver has confirmed that it is mounted, and it belongs to the pod's fsGroup.
 	Published bool `json:"published,omitempty"`
 	// Released is set when the pod is gone: the volume is to be unpublished, also before a pod with the same UID
 	// may have it.
@@ -62,7 +60,7 @@ func Records(dirs layout.Dirs) ([]Record, error) {
 	return all, err
 }
 
-// list returns the records of a pod revision; of all if the UID is "".
+// list returns the records of a pod revision; of all if the UID is "". With an error these are those that can be read.
 func (s *store) list(uid pod.UID) ([]Record, error) {
 	entries, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,6 +70,7 @@ func (s *store) list(uid pod.UID) ([]Record, error) {
 		return nil, fmt.Errorf("listing volumes of CSI drivers: %w", err)
 	}
 	var all []Record
+	var errs []error
 	for _, e := range entries {
 		name, is := strings.CutSuffix(e.Name(), suffix)
 		at := strings.LastIndex(name, "_")
@@ -79,14 +78,12 @@ func (s *store) list(uid pod.UID) ([]Record, error) {
 			continue
 		}
 		r, found, err := s.read(Record{UID: pod.UID(name[:at]), Volume: name[at+1:]})
-		if err != nil {
-			return nil, err
-		}
+		errs = append(errs, err)
 		if found {
 			all = append(all, r)
 		}
 	}
-	return all, nil
+	return all, errors.Join(errs...)
 }
 
 // read returns the record of a volume as it is on disk, if there is one.
@@ -133,7 +130,9 @@ func (s *store) create(r Record) (recorded bool, err error) {
 	if err := os.MkdirAll(s.dir, layout.ModePrivate); err != nil {
 		return recorded, err
 	}
-	r.Published, r.Released = before.Published, before.Released
+	if r.Published, r.Released = before.Published, before.Released; r == before {
+		return recorded, nil
+	}
 	return recorded, s.save(r)
 }
 

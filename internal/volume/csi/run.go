@@ -22,6 +22,8 @@ const (
 	// to lastRetry, as in the kubelet.
 	firstRetry = 500 * time.Millisecond
 	lastRetry  = 2*time.Minute + 2*time.Second
+	// impatience is how long anybody waits for a driver that keeps somebody else waiting.
+	impatience = 100 * time.Millisecond
 	// renewal is how often volumes are published again whose CSIDriver requires that.
 	renewal = time.Minute
 )
@@ -36,10 +38,14 @@ type call struct {
 
 // do calls f for a volume, unless a call of the kind is in progress for it, and waits for its end. There is one call
 // at a time for a volume.
-func (d *Drivers) do(
-	ctx context.Context, r Record, kind string, patience time.Duration, f func(context.Context, Record) error,
-) error {
-	enough := time.NewTimer(patience)
+func (d *Drivers) do(ctx context.Context, r Record, kind string, f func(context.Context, Record) error) error {
+	d.mu.Lock()
+	wait := patience
+	if d.late[r.Driver] > 0 {
+		wait = impatience
+	}
+	d.mu.Unlock()
+	enough := time.NewTimer(wait)
 	defer enough.Stop()
 	for {
 		c := d.begin(ctx, r, kind, f)
@@ -50,13 +56,20 @@ func (d *Drivers) do(
 			}
 			continue
 		case <-ctx.Done():
-			return ctx.Err()
 		case <-enough.C:
 		}
-		d.mu.Lock()
-		c.late = true
-		d.mu.Unlock()
+		d.leave(r, c)
 		return fmt.Errorf("CSI driver %s: %s goes on; the driver has not answered yet", r.Driver, c.kind)
+	}
+}
+
+// leave waits no longer for a call.
+func (d *Drivers) leave(r Record, c *call) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !c.late && d.calls[r.file()] == c {
+		c.late = true
+		d.late[r.Driver]++
 	}
 }
 
@@ -79,6 +92,11 @@ func (d *Drivers) perform(ctx context.Context, r Record, c *call, f func(context
 	d.mu.Lock()
 	delete(d.calls, r.file())
 	late := c.late
+	if late {
+		if d.late[r.Driver]--; d.late[r.Driver] == 0 {
+			delete(d.late, r.Driver)
+		}
+	}
 	d.mu.Unlock()
 	close(c.done)
 	if c.err != nil {
@@ -93,6 +111,7 @@ func (d *Drivers) perform(ctx context.Context, r Record, c *call, f func(context
 // pods were removed.
 func (d *Drivers) Run(ctx context.Context) error {
 	defer d.close()
+	d.write()
 	wait, due := firstRetry, time.After(0)
 	var renew <-chan time.Time
 	if d.o.Dir != "" {
@@ -124,15 +143,17 @@ func (d *Drivers) Run(ctx context.Context) error {
 func (d *Drivers) sweep(ctx context.Context) (left bool) {
 	all, err := d.records.list("")
 	if err != nil {
-		d.o.Log.Warn("volumes of removed pods are not unpublished", "err", err)
-		return true
+		d.o.Log.Warn("volumes of removed pods may not be unpublished", "err", err)
+		left = true
 	}
 	for _, r := range all {
 		if !r.Released && !d.isGone(r) {
 			continue
 		}
 		left = true
-		if err := d.records.update(r, func(r *Record) { r.Released = true }); err != nil {
+		// A pod with the same UID may have the volume by now.
+		err := d.records.update(r, func(r *Record) { r.Released = r.Released || d.isGone(*r) })
+		if err != nil {
 			d.o.Log.Warn("the volume of a removed pod is not unpublished", "volume", r.Volume, "err", err)
 			continue
 		}
@@ -150,13 +171,13 @@ func (d *Drivers) isGone(r Record) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// Renew replaces what a running pod asks for, if it is to be asked for again: its Secret may have changed.
-func (d *Drivers) Renew(r Request) { d.keep(r) }
-
-// keep remembers a request that is to be made again.
-func (d *Drivers) keep(r Request) {
+// Renew remembers what a running pod asks for, if it is to be asked for again: its Secret may have changed.
+func (d *Drivers) Renew(r Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if r.refused() != nil {
+		return // what it was before is asked for again
+	}
 	if r.Driver != nil && r.Driver.Spec.RequiresRepublish != nil && *r.Driver.Spec.RequiresRepublish {
 		d.renewed[r.record().file()] = r
 	} else {
