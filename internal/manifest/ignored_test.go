@@ -220,3 +220,34 @@ func TestDeprecatedAnnotations(t *testing.T) {
 		}
 	}
 }
+
+// TestAutoUpdateWithoutEffect: an annotation that cannot do anything is warned about.
+func TestAutoUpdateWithoutEffect(t *testing.T) {
+	t.Parallel()
+	const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	const annotated = "annotations: {podrun.io/auto-update: registry}"
+	inPod := func(containers string) string {
+		return "apiVersion: v1\nkind: Pod\nmetadata: {name: a, " + annotated + "}\nspec: {containers: [" + containers + "]}\n"
+	}
+	for text, want := range map[string]string{
+		inPod("{name: c, image: i}"):                                                   "",
+		inPod("{name: c, image: i" + digest + "}, {name: d, image: i}"):                "",
+		inPod("{name: c, image: 'i" + digest + "'}"):                                   "a.yaml:3: metadata.annotations[podrun.io/auto-update]: has no effect: the reference of each image has a digest, or its pull policy is Never",
+		inPod("{name: c, image: i, imagePullPolicy: Never}"):                           "has no effect",
+		strings.Replace(inPod("{name: c, image: i"+digest+"}"), ", "+annotated, "", 1): "",
+		"apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec:\n  template:\n    metadata: {" + annotated + "}\n    spec: {restartPolicy: Never, containers: [{name: c, image: i}]}\n": "a.yaml:6: spec.template.metadata.annotations[podrun.io/auto-update]: has no effect: a pod of a Job keeps its image until it ends",
+	} {
+		loaded, err := Load([]byte(text), options("a.yaml"))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		var got []string
+		for _, w := range loaded.Warnings {
+			got = append(got, w.Error())
+		}
+		if all := strings.Join(got, "\n"); !strings.Contains(all, want) || want == "" && all != "" {
+			t.Errorf("%s: %q, want %q", text, all, want)
+		}
+	}
+}

@@ -45,6 +45,13 @@ func (l *loader) workload(o object, kind string) {
 	inner.drop(p)
 	outer.errs = append(outer.errs, decode.Within(inner.errs, d.Path)...)
 	outer.warnings = append(outer.warnings, decode.Within(inner.warnings, d.Path)...)
+	if k := workload.Kind(kind); p.Annotations[pod.AnnotationAutoUpdate] != "" &&
+		(k == workload.Job || k == workload.CronJob) {
+		outer.warnings = append(outer.warnings, decode.Error{
+			Path:    d.Path + ".metadata.annotations[" + pod.AnnotationAutoUpdate + "]",
+			Message: "has no effect: a pod of a Job keeps its image until it ends",
+		})
+	}
 	l.strict(&outer)
 	if why := documents.Alone(w, p); why != "" {
 		outer.warnings = append(outer.warnings, decode.Error{Path: "spec.strategy", Message: why})
