@@ -28,13 +28,15 @@ var setup struct {
 // wanted reports whether the tests are to run; else each skips itself.
 func wanted() bool { return os.Getenv("PODRUN_VM") == "1" && os.Getuid() == 0 }
 
-// TestMain is the guest's agent there, and prepares the tests' surroundings here.
+// TestMain is the guest's agent there, and a CSI driver in a pod of its, and prepares the tests' surroundings here.
 func TestMain(m *testing.M) {
 	code := 0
 	var err error
 	switch {
 	case os.Getenv("PODRUN_VM_AGENT") == "1":
 		err = serveAgent()
+	case os.Getenv("PODRUN_VM_DRIVER") == "1":
+		err = serveDriver()
 	case wanted():
 		code, err = runAll(m)
 	default:

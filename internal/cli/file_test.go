@@ -58,3 +58,48 @@ func TestWriteAtomic(t *testing.T) {
 		t.Errorf("left behind: %v", entries)
 	}
 }
+
+// TestWriteAtomicBesideOthers: another user puts a link, a pipe and a file where root writes, in a directory such as /tmp.
+func TestWriteAtomicBesideOthers(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("another user's files: needs root")
+	}
+	dir, elsewhere := filepath.Join(t.TempDir(), "tmp"), t.TempDir()
+	must(t, os.Mkdir(dir, 0o777))
+	must(t, os.Chmod(dir, 0o777|fs.ModeSticky))
+	at := func(name string) string { return filepath.Join(dir, name) }
+	precious := filepath.Join(elsewhere, "precious")
+	must(t, os.WriteFile(precious, []byte("mine"), 0o600))
+	must(t, os.Symlink(precious, at("link")))
+	must(t, os.Symlink(filepath.Join(elsewhere, "none"), at("nowhere")))
+	must(t, syscall.Mkfifo(at("pipe"), 0o666))
+	must(t, os.WriteFile(at("file"), nil, 0o666))
+	for _, name := range []string{"link", "nowhere", "pipe", "file"} {
+		must(t, os.Lchown(at(name), 1234, 1234))
+	}
+	secret := func(w io.Writer) error { _, err := io.WriteString(w, "secret"); return err }
+	for _, name := range []string{"link", "nowhere", "pipe"} {
+		if err := WriteAtomic(at(name), secret); !errors.Is(err, errOthers) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	must(t, WriteAtomic(at("file"), secret))
+	info, err := os.Lstat(at("file"))
+	must(t, err)
+	if of := info.Sys().(*syscall.Stat_t); of.Uid != 0 {
+		t.Errorf("what is written belongs to %d", of.Uid)
+	}
+	if got, err := os.ReadFile(precious); err != nil || string(got) != "mine" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if entries, _ := os.ReadDir(elsewhere); len(entries) != 1 {
+		t.Errorf("made elsewhere: %v", entries)
+	}
+	// One's own link there is followed.
+	must(t, os.Symlink(precious, at("own")))
+	must(t, WriteAtomic(at("own"), secret))
+	if got, err := os.ReadFile(precious); err != nil || string(got) != "secret" {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -34,7 +34,7 @@ func (l *loader) item(o object, kind kinds.Kind) {
 	case kinds.Pod:
 		l.pod(o)
 	case kinds.Object:
-		l.object(o, kind.Name)
+		l.object(o, kind)
 	case kinds.Workload:
 		l.workload(o, kind.Name)
 	case kinds.Claim:

@@ -53,25 +53,12 @@ func (l *loader) ignore(p *v1.Pod, f *findings) {
 				"and there is none",
 		})
 	}
-	if why := neverUpdated(p); why != "" {
+	if why := pod.NeverUpdated(p); why != "" {
 		f.warnings = append(f.warnings, decode.Error{
 			Path: "metadata.annotations[" + pod.AnnotationAutoUpdate + "]", Message: "has no effect: " + why,
 		})
 	}
 	l.strict(f)
-}
-
-// neverUpdated returns why pod.AnnotationAutoUpdate cannot have an effect; "" if it can, or is not there.
-func neverUpdated(p *v1.Pod) string {
-	if p.Annotations[pod.AnnotationAutoUpdate] == "" {
-		return ""
-	}
-	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		if !strings.Contains(c.Image, "@") && c.ImagePullPolicy != v1.PullNever {
-			return ""
-		}
-	}
-	return "the reference of each image has a digest, or its pull policy is Never"
 }
 
 // strict makes errors of f's warnings if the rules say so.

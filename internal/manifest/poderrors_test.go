@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,5 +38,24 @@ func TestErrorsOfAFile(t *testing.T) {
 		if got := problems.Of(p); got != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 		}
+	}
+}
+
+// TestCSIDriversOfAnybody: with a level, who writes manifests does not say what a driver is for.
+func TestCSIDriversOfAnybody(t *testing.T) {
+	t.Parallel()
+	const text = "apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: d.example.com}\nspec: {fsGroupPolicy: File}\n"
+	o := options("a.yaml")
+	loaded, err := Load([]byte(text), o)
+	if err != nil || len(loaded.Objects) != 1 || len(loaded.Warnings) != 0 {
+		t.Errorf("%+v, %v", loaded, err)
+	}
+	if o.Policy, err = podsecurity.New("baseline", "d.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err = Load([]byte(text), o)
+	if err != nil || len(loaded.Objects) != 0 || len(loaded.Warnings) != 1 ||
+		!strings.Contains(loaded.Warnings[0].Error(), "CSIDriver d.example.com is passed over: with --pod-security, drivers are those of --inline-csi-drivers") {
+		t.Errorf("%+v, %v", loaded, err)
 	}
 }

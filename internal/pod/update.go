@@ -2,6 +2,7 @@ package pod
 
 import (
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -62,3 +63,16 @@ func writesClaim(v v1.Volume) bool {
 
 // shared are the resources that pods have parts of.
 var shared = map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true, v1.ResourceEphemeralStorage: true}
+
+// NeverUpdated returns why AnnotationAutoUpdate cannot have an effect on a pod; "" if it can, or is not there.
+func NeverUpdated(p *v1.Pod) string {
+	if p.Annotations[AnnotationAutoUpdate] == "" {
+		return ""
+	}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		if !strings.Contains(c.Image, "@") && c.ImagePullPolicy != v1.PullNever {
+			return ""
+		}
+	}
+	return "the reference of each image has a digest, or its pull policy is Never"
+}

@@ -187,8 +187,13 @@ func (l *Loop) retire(ctx context.Context, w *worker) {
 	}
 }
 
+// criticalWait is how long critical pods run on while others end, when all are removed: less than what systemd gives a
+// service to stop.
+const criticalWait = 60 * time.Second
+
 // stopAll terminates and removes all pods if Options.StopAll asks for it, and returns when they are
-// gone. Those with a critical priority, such as storage drivers, come last: others may need them until they have ended.
+// gone. Those with a critical priority, such as storage drivers, come last, or after criticalWait: others may need
+// them until they have ended.
 func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 	if l.o.StopAll == nil || !l.o.StopAll() {
 		return
@@ -196,19 +201,22 @@ func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 	pods := l.last.Pods
 	l.last = manifest.Desired{Pods: map[pod.Key]*v1.Pod{}}
 	hurry := l.o.Hurry
+	enough := time.After(criticalWait)
+	left := map[*worker]bool{}
 	for _, below := range []int64{pod.CriticalPriority, math.MaxInt64} {
-		left := map[*worker]bool{}
 		for key, w := range l.workers {
 			if p := pods[key]; p == nil || pod.Priority(p) < below {
 				left[w] = true
 				w.mailbox.put(desiredPod{})
 			}
 		}
-		for len(left) > 0 {
+		for late := false; len(left) > 0 && (!late || below == math.MaxInt64); {
 			select {
 			case <-hurry:
-				hurry = nil
+				hurry, late = nil, true
 				l.notifyAll()
+			case <-enough:
+				late = true
 			case e := <-events:
 				l.notify(e.Pod)
 			case key := <-l.o.Results:

@@ -870,6 +870,25 @@ func TestVolumesOfPodsThatEnded(t *testing.T) {
 	})
 }
 
+// TestStopAllWaitsForNobody: a pod that does not end keeps the critical ones for a minute, not for its day.
+func TestStopAllWaitsForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt, func(o *reconcile.Options) { o.StopAll = func() bool { return true } })
+		rt.IgnoreTerm("a")
+		slow, driver := web(), newPod("driver", "u2", v1.RestartPolicyAlways, "b")
+		slow.Spec.TerminationGracePeriodSeconds = new(int64(24 * 60 * 60))
+		driver.Spec.PriorityClassName = "system-node-critical"
+		h.want(driver, slow)
+		h.stop()
+		h.wantEmpty()
+		all := rt.Calls()
+		if driver, slow := slices.Index(all, "SignalContainer u2-b-0 SIGTERM"), slices.Index(all, "SignalContainer u1-a-0 SIGKILL"); driver < 0 || slow < driver {
+			t.Errorf("the driver is ended at %d, the slow pod at %d", driver, slow)
+		}
+	})
+}
+
 // TestStopAllEndsCriticalPodsLast: others may need a critical pod until they are gone.
 func TestStopAllEndsCriticalPodsLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -41,11 +41,12 @@ func subordinateIDs(files []string) ([]idRange, error) {
 			if len(parts) != 3 {
 				continue
 			}
-			first, err := strconv.ParseUint(parts[1], 10, 32)
+			// As strtoul(3) reads them: also in hexadecimal, or in octal.
+			first, err := strconv.ParseUint(strings.TrimSpace(parts[1]), 0, 32)
 			if err != nil {
 				continue
 			}
-			count, err := strconv.ParseUint(parts[2], 10, 64)
+			count, err := strconv.ParseUint(strings.TrimSpace(parts[2]), 0, 64)
 			if err != nil {
 				continue
 			}

@@ -49,12 +49,12 @@ func TestSubordinateIDs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "subuid")
-	text := "a:100000:65536\n\n# no\nb:x:1\nc:4294967296:1\nd:1:99999999999999999999\nroot:1000000:1000000000\ne:1:18446744073709551615"
+	text := "a:100000:65536\n\n# no\nb:x:1\nc:4294967296:1\nd:1:99999999999999999999\nroot:1000000:1000000000\ne:1:18446744073709551615\nf:0x80000: 020"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got, err := subordinateIDs([]string{path, filepath.Join(dir, "none")})
-	want := []idRange{{100000, 65536}, {1000000, 1000000000}, {1, 1<<32 - 1}}
+	want := []idRange{{100000, 65536}, {1000000, 1000000000}, {1, 1<<32 - 1}, {0x80000, 16}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}

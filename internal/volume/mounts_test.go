@@ -17,6 +17,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/treetest"
 )
 
@@ -357,5 +358,54 @@ func TestTeardownOfNothing(t *testing.T) {
 	}
 	if err := f.Teardown(t.Context(), "../.."); err == nil {
 		t.Error("a path is taken for a UID")
+	}
+}
+
+// TestEnded: what a pod that has ended still has mounted of its volumes is unmounted, so that their drivers can be.
+func TestEnded(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	p := podWith(emptyDir("v"))
+	t.Cleanup(func() { _ = f.Teardown(context.Background(), p.UID) })
+	if _, err := f.Setup(t.Context(), p, partOf("part"), pod.Sandbox{}); err != nil {
+		t.Fatal(err)
+	}
+	pins := func() (n int) {
+		all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(f.root))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	if n := pins(); n != 1 {
+		t.Fatalf("%d mounts", n)
+	}
+	if err := f.Ended(t.Context(), p.UID); err != nil || pins() != 0 {
+		t.Errorf("%d mounts, %v", pins(), err)
+	}
+}
+
+// TestFlagsOfClaims: the administrator's file system for claims has neither devices nor set-user-ID bits; a runtime that makes it
+// read-only in a container is told so.
+func TestFlagsOfClaims(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	claims := layout.Dirs{Root: f.root}.Claims()
+	if err := os.MkdirAll(claims, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := sys.MountFS("tmpfs", "test", claims, "", sys.AllowExec); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sys.Unmount(claims) })
+	p := podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}})
+	all, err := f.Setup(t.Context(), p, mounting(v1.VolumeMount{Name: "v", MountPath: "/v", ReadOnly: true}), pod.Sandbox{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if m.ContainerPath == "/v" && (!m.NoSUID || !m.NoDev) {
+			t.Errorf("%+v", m)
+		}
 	}
 }

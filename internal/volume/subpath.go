@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +12,7 @@ import (
 
 	"podrun.io/podrun/internal/oci/env"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/volume/subpath"
 )
 
 // subPath returns the path in the volume that a mount shows, with its variables expanded; "" is the
@@ -77,78 +76,11 @@ func openSubPath(s source, sub string) (*os.File, error) {
 		case errors.Is(err, unix.ENOENT) && s.filled:
 			return nil, fmt.Errorf("subPath %q is not in the volume", sub)
 		case errors.Is(err, unix.ENOENT) && tries < 100:
-			if err := makeSubPath(dir, sub); err != nil {
+			if err := subpath.Make(dir, sub); err != nil {
 				return nil, fmt.Errorf("subPath %q: %w", sub, err)
 			}
 		default:
 			return nil, fmt.Errorf("subPath %q: %w", sub, err)
 		}
 	}
-}
-
-// makeSubPath creates the missing directories, with the mode of the directory that they are in. Whoever can write to
-// the volume may exchange them meanwhile: no mode is changed by a name, and each is opened without links.
-func makeSubPath(root *os.File, sub string) error {
-	parts := strings.Split(filepath.Clean(sub), "/")
-	// All directories on a path that is there are there, so half of the paths that are left need no look.
-	there := sort.Search(len(parts), func(n int) bool {
-		dir, err := openBeneath(root, filepath.Join(parts[:n+1]...))
-		if err == nil {
-			_ = dir.Close()
-		}
-		return err != nil
-	})
-	in, err := openBeneath(root, filepath.Join(".", filepath.Join(parts[:there]...)))
-	if err != nil {
-		return err
-	}
-	return withoutUmask(func() error { return makeIn(in, parts[there:]) })
-}
-
-// makeIn creates directories in each other, and closes the one that they are in.
-func makeIn(in *os.File, parts []string) error {
-	defer func() { _ = in.Close() }()
-	for _, part := range parts {
-		info, err := in.Stat()
-		if err != nil {
-			return err
-		}
-		// The kernel hands on the set-group-ID bit and the group.
-		err = unix.Mkdirat(int(in.Fd()), part, uint32(info.Mode().Perm()))
-		if err != nil && !errors.Is(err, unix.EEXIST) {
-			return err
-		}
-		// trusted: in the volume, without links, and only as a path
-		fd, err := unix.Openat(int(in.Fd()), part, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		_ = in.Close()
-		in = os.NewFile(uintptr(fd), part)
-	}
-	return nil
-}
-
-// openBeneath opens a directory in a volume, as a path.
-func openBeneath(root *os.File, path string) (*os.File, error) {
-	// trusted: beneath the volume, and only as a path
-	fd, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), path), nil
-}
-
-// withoutUmask runs f on a thread of its own on which directories get exactly the mode that they are made with.
-func withoutUmask(f func() error) error {
-	return sys.OnOwnThread(func() error {
-		if err := unix.Unshare(unix.CLONE_FS); err != nil {
-			return os.NewSyscallError("unshare", err)
-		}
-		unix.Umask(0)
-		return f()
-	})
 }

@@ -30,17 +30,9 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 	v.mu.Lock()
 	maps.DeleteFunc(v.owned, func(key ownKey, _ bool) bool { return key.uid == uid })
 	v.mu.Unlock()
-	parent, err := filepath.EvalSymlinks(v.dirs.Pods()) // trusted: a directory of podrun's own
-	if errors.Is(err, fs.ErrNotExist) {
-		return v.csi.Release(ctx, uid)
-	}
+	dir, table, err := podMounts(v.dirs, uid)
 	if err != nil {
 		return err
-	}
-	dir := filepath.Join(parent, string(uid))
-	table, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
-	if err != nil {
-		return fmt.Errorf("listing a pod's mounts: %w", err)
 	}
 	var errs []error
 	for _, m := range slices.Backward(table) { // the latest first: a mount point may have several mounts
@@ -65,7 +57,38 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 }
 
 // Ended makes CSI drivers unmount what a pod has that has ended. It stays until then, also without a sandbox.
-func (v *Volumes) Ended(ctx context.Context, uid pod.UID) error { return v.csi.Release(ctx, uid) }
+func (v *Volumes) Ended(ctx context.Context, uid pod.UID) error {
+	dir, table, err := podMounts(v.dirs, uid)
+	if err != nil {
+		return err
+	}
+	for _, m := range slices.Backward(table) { // parts of their volumes that are mounted elsewhere keep these in use
+		if isPin(dir, m.Mountpoint) {
+			err = errors.Join(err, mounts.UnmountTree(m.Mountpoint))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return v.csi.Release(ctx, uid)
+}
+
+// podMounts returns the path of a pod's directory as it is in the mount table, and the mounts below it; none if there
+// is no such directory.
+func podMounts(dirs layout.Dirs, uid pod.UID) (dir string, table []*mountinfo.Info, err error) {
+	parent, err := filepath.EvalSymlinks(dirs.Pods()) // trusted: a directory of podrun's own
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil, nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	dir = filepath.Join(parent, string(uid))
+	if table, err = mountinfo.GetMounts(mountinfo.PrefixFilter(dir)); err != nil {
+		return "", nil, fmt.Errorf("listing a pod's mounts: %w", err)
+	}
+	return dir, table, nil
+}
 
 // isPin reports whether path is the mount point of a pinned part of a volume.
 func isPin(podDir, path string) bool {

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -224,12 +225,19 @@ func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source
 		return source{path: path, noSUID: memory, noDev: memory}, err
 	case from.PersistentVolumeClaim != nil:
 		path, err := v.readyClaim(ctx, in.Pod, from.PersistentVolumeClaim.ClaimName)
-		return source{path: path, readOnly: from.PersistentVolumeClaim.ReadOnly}, err
+		if err != nil {
+			return source{}, err
+		}
+		return restricted(source{path: path, readOnly: from.PersistentVolumeClaim.ReadOnly})
 	case from.NFS != nil:
 		path, err := v.readyNFS(ctx, in.Pod, name, from.NFS)
 		return source{path: path, readOnly: from.NFS.ReadOnly, noDev: true}, err
 	case from.CSI != nil:
-		return readyCSI(ctx, v, in, volume)
+		s, err := readyCSI(ctx, v, in, volume)
+		if err != nil {
+			return source{}, err
+		}
+		return restricted(s)
 	case from.Image != nil && in.Shown[name] != "":
 		return source{path: in.Shown[name], readOnly: true, filled: true}, nil
 	case isFilled(volume):
@@ -238,6 +246,21 @@ func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source
 		return source{path: path, readOnly: true, filled: true, noSUID: memory, noDev: memory}, err
 	}
 	return source{}, errors.New("its kind is not supported")
+}
+
+// restricted adds to a source what its mount forbids, which others than podrun have decided.
+func restricted(s source) (source, error) {
+	parent, err := filepath.EvalSymlinks(filepath.Dir(s.path)) // trusted: a directory of podrun's own, or of plugins
+	if err != nil {
+		return s, err
+	}
+	on, err := mounts.Of(filepath.Join(parent, filepath.Base(s.path)))
+	if err != nil || on == nil {
+		return s, err
+	}
+	options := strings.Split(on.Options, ",")
+	s.noSUID, s.noDev = slices.Contains(options, "nosuid"), slices.Contains(options, "nodev")
+	return s, nil
 }
 
 func volumeOf(p *v1.Pod, name string) (*v1.Volume, error) {

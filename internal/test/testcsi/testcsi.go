@@ -78,7 +78,13 @@ func (d *Driver) Serve(ctx context.Context) error {
 		sockets = append(sockets, filepath.Join(d.Registry, d.Name+"-reg.sock"))
 	}
 	var running sync.WaitGroup
-	defer running.Wait()
+	var servers []*grpc.Server
+	defer func() {
+		for _, s := range servers {
+			s.Stop()
+		}
+		running.Wait()
+	}()
 	for i, at := range sockets {
 		if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -95,8 +101,8 @@ func (d *Driver) Serve(ctx context.Context) error {
 		} else {
 			registration.RegisterRegistrationServer(s, d)
 		}
+		servers = append(servers, s)
 		running.Go(func() { _ = s.Serve(l) })
-		defer context.AfterFunc(ctx, s.Stop)()
 	}
 	<-ctx.Done()
 	return ctx.Err()
