@@ -7,6 +7,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
@@ -90,4 +91,23 @@ func FuzzMessages(f *testing.F) {
 		_, _ = message(text).capabilities()
 		_, _, _ = message(text).usage()
 	})
+}
+
+// TestUnpublishIsForReleasedVolumes: by the time of a call the pod may be back, and have the volume again.
+func TestUnpublishIsForReleasedVolumes(t *testing.T) {
+	t.Parallel()
+	d := New(Options{Dirs: layout.Dirs{Root: t.TempDir(), Run: t.TempDir()}})
+	r := Record{Driver: "d", UID: "u1", Volume: "v", ID: "id", Target: "/none", Socket: "/none"}
+	if _, err := d.records.create(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.unpublish(t.Context(), r); err != nil {
+		t.Errorf("its driver is called: %v", err)
+	}
+	if err := d.records.update(r, func(r *Record) { r.Released = true }); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.unpublish(t.Context(), r); err == nil {
+		t.Error("the driver of a released volume is not called")
+	}
 }
