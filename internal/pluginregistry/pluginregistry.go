@@ -219,6 +219,15 @@ func (r *Registry) keep(ctx, all context.Context, at string) {
 	}
 }
 
+// Beneath returns the clean path of the endpoint that a plugin names. An error is that it is not below dir. A plugin
+// names any path: only below the directory of plugins, which is root's, are sockets that podrun has reason to call.
+func Beneath(dir, endpoint string) (string, error) {
+	if in, err := filepath.Rel(dir, endpoint); err != nil || !filepath.IsLocal(in) {
+		return "", fmt.Errorf("%w: its endpoint %q is not below %s", ErrRefused, endpoint, dir)
+	}
+	return filepath.Clean(endpoint), nil
+}
+
 // endpoint returns the path of the socket at which the plugin is used.
 func endpoint(info *registration.PluginInfo, socket string) string {
 	if info.Endpoint == "" {

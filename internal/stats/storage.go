@@ -47,7 +47,7 @@ const (
 	// measuringTime is how long a request waits for measurements; later ones are part of the next
 	// response.
 	measuringTime = 5 * time.Second
-	// drivingTime is how long it waits for the drivers of volumes.
+	// drivingTime is how long it waits for the drivers of a pod's volumes.
 	drivingTime = time.Second
 )
 

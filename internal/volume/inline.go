@@ -21,7 +21,7 @@ func readyCSI(ctx context.Context, v *Volumes, in pod.Inside, volume *v1.Volume)
 	}
 	defer root.Close()
 	p, err := v.csi.Publish(ctx, inlineRequest(in, volume.Name, volume.CSI))
-	return source{path: p.Path, readOnly: p.ReadOnly}, err
+	return source{path: p.Path, readOnly: p.ReadOnly, foreign: true}, err
 }
 
 // inlineRequest returns what a CSI driver is asked for.

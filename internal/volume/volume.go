@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -169,6 +168,8 @@ type source struct {
 	filled bool
 	// noSUID and noDev are set if podrun has mounted it so.
 	noSUID, noDev bool
+	// foreign: others than podrun may have mounted it, and decided that.
+	foreign bool
 }
 
 // mountOf returns mount number i of the container, of a volume that is prepared.
@@ -177,6 +178,12 @@ func (v *Volumes) mountOf(in pod.Inside, i int, s source) (pod.Mount, error) {
 	out := pod.Mount{
 		HostPath: s.path, ContainerPath: path.Join("/", m.MountPath), ReadOnly: m.ReadOnly || s.readOnly,
 		NoSUID: s.noSUID, NoDev: s.noDev,
+	}
+	if s.foreign && out.ReadOnly { // else the container's mount has the flags of this one
+		var err error
+		if out.NoSUID, out.NoDev, err = mounts.Forbids(s.path); err != nil {
+			return out, err
+		}
 	}
 	if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled {
 		out.RecursiveReadOnly = m.ReadOnly
@@ -225,19 +232,12 @@ func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source
 		return source{path: path, noSUID: memory, noDev: memory}, err
 	case from.PersistentVolumeClaim != nil:
 		path, err := v.readyClaim(ctx, in.Pod, from.PersistentVolumeClaim.ClaimName)
-		if err != nil {
-			return source{}, err
-		}
-		return restricted(source{path: path, readOnly: from.PersistentVolumeClaim.ReadOnly})
+		return source{path: path, readOnly: from.PersistentVolumeClaim.ReadOnly, foreign: true}, err
 	case from.NFS != nil:
 		path, err := v.readyNFS(ctx, in.Pod, name, from.NFS)
 		return source{path: path, readOnly: from.NFS.ReadOnly, noDev: true}, err
 	case from.CSI != nil:
-		s, err := readyCSI(ctx, v, in, volume)
-		if err != nil {
-			return source{}, err
-		}
-		return restricted(s)
+		return readyCSI(ctx, v, in, volume)
 	case from.Image != nil && in.Shown[name] != "":
 		return source{path: in.Shown[name], readOnly: true, filled: true}, nil
 	case isFilled(volume):
@@ -246,21 +246,6 @@ func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source
 		return source{path: path, readOnly: true, filled: true, noSUID: memory, noDev: memory}, err
 	}
 	return source{}, errors.New("its kind is not supported")
-}
-
-// restricted adds to a source what its mount forbids, which others than podrun have decided.
-func restricted(s source) (source, error) {
-	parent, err := filepath.EvalSymlinks(filepath.Dir(s.path)) // trusted: a directory of podrun's own, or of plugins
-	if err != nil {
-		return s, err
-	}
-	on, err := mounts.Of(filepath.Join(parent, filepath.Base(s.path)))
-	if err != nil || on == nil {
-		return s, err
-	}
-	options := strings.Split(on.Options, ",")
-	s.noSUID, s.noDev = slices.Contains(options, "nosuid"), slices.Contains(options, "nodev")
-	return s, nil
 }
 
 func volumeOf(p *v1.Pod, name string) (*v1.Volume, error) {

@@ -124,11 +124,11 @@ func (d devicePlugins) Register(ctx context.Context, name, endpoint string, vers
 		return fmt.Errorf("%w: its versions are %v, and %s is the one that can be used",
 			pluginregistry.ErrRefused, versions, v1beta1.Version)
 	}
-	// It names any path: only below the directory, which is root's, are sockets that podrun has reason to call.
-	if in, err := filepath.Rel(d.dir, endpoint); err != nil || !filepath.IsLocal(in) {
-		return fmt.Errorf("%w: its endpoint %q is not below %s", pluginregistry.ErrRefused, endpoint, d.dir)
+	socket, err := pluginregistry.Beneath(d.dir, endpoint)
+	if err != nil {
+		return err
 	}
-	return d.Connect(ctx, v1.ResourceName(name), filepath.Clean(endpoint))
+	return d.Connect(ctx, v1.ResourceName(name), socket)
 }
 
 // Deregister implements pluginregistry.Handler.

@@ -136,11 +136,10 @@ func (d *Drivers) Register(ctx context.Context, name, endpoint string, versions 
 	if !slices.ContainsFunc(versions, isVersion1) {
 		return fmt.Errorf("%w: its versions are %v, and 1.x are those that can be used", pluginregistry.ErrRefused, versions)
 	}
-	// It names any path: only below the directory, which is root's, are sockets that podrun has reason to call.
-	if in, err := filepath.Rel(d.o.Dir, endpoint); err != nil || !filepath.IsLocal(in) {
-		return fmt.Errorf("%w: its endpoint %q is not below %s", pluginregistry.ErrRefused, endpoint, d.o.Dir)
+	endpoint, err := pluginregistry.Beneath(d.o.Dir, endpoint)
+	if err != nil {
+		return err
 	}
-	endpoint = filepath.Clean(endpoint)
 	conn, err := socket.Client(endpoint)
 	if err != nil {
 		return err

@@ -74,6 +74,14 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
+// serving returns a machine with both running.
+func serving(t *testing.T) *machine {
+	m := newMachine(t)
+	m.start()
+	m.serve()
+	return m
+}
+
 // serve starts the driver; kill ends it.
 func (m *machine) serve() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -257,9 +265,7 @@ func TestPublish(t *testing.T) {
 
 // TestVolumesOfSimilarUIDs: an author chooses a UID with which the ID of their volume would be another's.
 func TestVolumesOfSimilarUIDs(t *testing.T) {
-	m := newMachine(t)
-	m.start()
-	m.serve()
+	m := serving(t)
 	victim, attacker := m.request("u1"), m.request("u1d")
 	attacker.Volume = "ata"
 	if a, b := seen(t, m.published(victim)).ID, seen(t, m.published(attacker)).ID; a == b {
@@ -294,9 +300,7 @@ func TestReadOnly(t *testing.T) {
 
 // TestOwnable: who gives the volume to the pod's group, by policy, and that it is done whenever the driver was called.
 func TestOwnable(t *testing.T) {
-	m := newMachine(t)
-	m.start()
-	m.serve()
+	m := serving(t)
 	ext4 := "ext4"
 	for i, c := range []struct {
 		policy pod.FSGroupPolicy
@@ -326,9 +330,7 @@ func TestOwnable(t *testing.T) {
 
 // TestRestartWithLess: a container whose volume is mounted needs neither its Secret nor the CSIDriver document.
 func TestRestartWithLess(t *testing.T) {
-	m := newMachine(t)
-	m.start()
-	m.serve()
+	m := serving(t)
 	r := m.request("u1")
 	m.published(r)
 	r.Lacks = errors.New("secret not found")
@@ -347,9 +349,7 @@ func TestRestartWithLess(t *testing.T) {
 // TestRemovedAndBack: pods are removed while their driver is away, and come back with the same UIDs: none of them loses
 // the volume that it has then.
 func TestRemovedAndBack(t *testing.T) {
-	m := newMachine(t)
-	m.start()
-	m.serve()
+	m := serving(t)
 	const pods = 60
 	var all []csi.Request
 	for i := range pods {
@@ -384,9 +384,7 @@ func TestRemovedAndBack(t *testing.T) {
 
 // TestOverdue: a driver that hangs keeps many pods waiting for no longer than one.
 func TestOverdue(t *testing.T) {
-	m := newMachine(t)
-	m.start()
-	m.serve()
+	m := serving(t)
 	const pods = 20
 	for i := range pods {
 		m.published(m.request("u" + strconv.Itoa(i)))
@@ -407,9 +405,7 @@ func TestOverdue(t *testing.T) {
 
 // TestUnreadableRecord: a record that cannot be read is no reason to leave the others.
 func TestUnreadableRecord(t *testing.T) {
-	m := newMachine(t)
-	m.start()
-	m.serve()
+	m := serving(t)
 	m.published(m.request("u1"))
 	test.Must(t, os.WriteFile(filepath.Join(layout.CSIVolumes(m.dirs), "u0_data.json"), []byte("{"), 0o600))
 	m.remove("u0")
@@ -429,9 +425,7 @@ func document(change func(*pod.CSIDriverSpec)) *pod.CSIDriver {
 
 // TestDocuments: a CSIDriver document is obeyed.
 func TestDocuments(t *testing.T) {
-	m := newMachine(t)
-	m.start()
-	m.serve()
+	m := serving(t)
 	for want, change := range map[string]func(*pod.CSIDriverSpec){
 		"volumeLifecycleMode Ephemeral": func(s *pod.CSIDriverSpec) { s.VolumeLifecycleModes = nil },
 		"no API server":                 func(s *pod.CSIDriverSpec) { s.TokenRequests = []pod.CSITokenRequest{{Audience: "a"}} },
@@ -448,9 +442,7 @@ func TestDocuments(t *testing.T) {
 // TestFailures: after an error that is final nothing is left; after one that is not the volume is unpublished with its
 // pod, for it may be mounted.
 func TestFailures(t *testing.T) {
-	m := newMachine(t)
-	m.start()
-	m.serve()
+	m := serving(t)
 	m.published(m.request("u0"))
 	m.fail("NodePublishVolume", codes.InvalidArgument)
 	if _, err := m.drivers.Publish(t.Context(), m.request("u1")); err == nil ||
@@ -477,9 +469,7 @@ func TestFailures(t *testing.T) {
 // TestDriverGone: a driver that is gone keeps no pod from being removed. Its volumes are unpublished when it is back,
 // whether podrun has been restarted meanwhile or not, and before another pod with the same UID gets them.
 func TestDriverGone(t *testing.T) {
-	m := newMachine(t)
-	m.start()
-	m.serve()
+	m := serving(t)
 	for _, uid := range []string{"u1", "u2"} {
 		m.published(m.request(uid))
 	}
@@ -501,9 +491,7 @@ func TestDriverGone(t *testing.T) {
 
 // TestPodGone: podrun is killed after it has removed a pod whose driver it was calling.
 func TestPodGone(t *testing.T) {
-	m := newMachine(t)
-	m.start()
-	m.serve()
+	m := serving(t)
 	m.published(m.request("u1"))
 	m.published(m.request("u2"))
 	m.stop()
@@ -516,9 +504,7 @@ func TestPodGone(t *testing.T) {
 
 // TestReboot: mounts are gone, and what the driver keeps is not.
 func TestReboot(t *testing.T) {
-	m := newMachine(t)
-	m.start()
-	m.serve()
+	m := serving(t)
 	r := m.request("u1")
 	p := m.published(r)
 	m.stop()
@@ -535,9 +521,7 @@ func TestReboot(t *testing.T) {
 
 // TestHanging: a call that does not return blocks nobody, and its end is noticed.
 func TestHanging(t *testing.T) {
-	m := newMachine(t)
-	m.start()
-	m.serve()
+	m := serving(t)
 	m.published(m.request("u0"))
 	hang := func(call string) func() {
 		at := m.driver.Path("hang-" + call)
@@ -574,9 +558,7 @@ func TestHanging(t *testing.T) {
 
 // TestStillMounted: a driver that says that it has unmounted and has not is not believed.
 func TestStillMounted(t *testing.T) {
-	m := newMachine(t)
-	m.start()
-	m.serve()
+	m := serving(t)
 	p := m.published(m.request("u1"))
 	test.Must(t, sys.BindOne(m.driver.Dir, p.Path)) // hides the driver's mount
 	m.remove("u1")

@@ -118,17 +118,23 @@ func (m *Mounter) mountNow(ctx context.Context, dir string, mount sys.Program, k
 	)
 }
 
+// inTable returns a volume's path as it is in the mount table, without accessing the volume.
+func inTable(dir string) (string, error) {
+	parent, err := filepath.EvalSymlinks(filepath.Dir(dir)) // trusted: a directory of podrun's own, or of plugins
+	return filepath.Join(parent, filepath.Base(dir)), err
+}
+
 // KindOn returns the type of the file system that is mounted on a directory, from the mount table;
 // "" if none is. It does not access the file system itself, because its server may not answer.
 func KindOn(dir string) (string, error) {
-	parent, err := filepath.EvalSymlinks(filepath.Dir(dir)) // trusted: a directory of podrun's own
+	at, err := inTable(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(filepath.Join(parent, filepath.Base(dir))))
+	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(at))
 	if err != nil || len(mounts) == 0 {
 		return "", err
 	}

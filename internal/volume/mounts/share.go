@@ -3,6 +3,7 @@ package mounts
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -23,6 +24,20 @@ func Of(path string) (*mountinfo.Info, error) {
 		}
 	}
 	return on, nil
+}
+
+// Forbids reports whether set-user-ID bits and devices have no effect in a volume, for the mount that it is on.
+func Forbids(dir string) (suid, devices bool, err error) {
+	at, err := inTable(dir)
+	if err != nil {
+		return false, false, err
+	}
+	on, err := Of(at)
+	if err != nil || on == nil {
+		return false, false, err
+	}
+	options := strings.Split(on.Options, ",")
+	return slices.Contains(options, "nosuid"), slices.Contains(options, "nodev"), nil
 }
 
 // IsShared reports whether what is mounted below a mount appears in its peers, such as containers'.

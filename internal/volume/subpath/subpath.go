@@ -45,28 +45,19 @@ func makeIn(in *os.File, parts []string) error {
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
-		// trusted: in the volume, without links, and only as a path
-		fd, err := unix.Openat(int(in.Fd()), part, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		made, err := sys.OpenBeneath(in, part, sys.NoLinks, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
 			return err
 		}
 		_ = in.Close()
-		in = os.NewFile(uintptr(fd), part)
+		in = made
 	}
 	return nil
 }
 
 // openBeneath opens a directory in a volume, as a path.
 func openBeneath(root *os.File, path string) (*os.File, error) {
-	// trusted: beneath the volume, and only as a path
-	fd, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), path), nil
+	return sys.OpenBeneath(root, path, sys.LinksBeneath, unix.O_PATH|unix.O_DIRECTORY)
 }
 
 // withoutUmask runs f on a thread of its own on which directories get exactly the mode that they are made with.
