@@ -15,7 +15,7 @@ export CGO_ENABLED ?= 0
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test race simulate simulate-check lint update verify e2e security security-check vm crash bench fuzz oracle soak sbom reproducible deb image
+.PHONY: help demo build shim test race simulate simulate-check lint update verify e2e security security-check vm crash bench fuzz oracle soak sbom reproducible deb image
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,16 +24,23 @@ demo: build ## run a job and a web pod here, kill the pod, watch it come back, c
 	@scripts/deps.sh runc busybox
 	@scripts/demo.sh
 
-# Go stamps no commit where .git is a file, as in a worktree; there git is asked.
-build: ## build bin/podrun
-	go build -buildvcs=auto -ldflags "-s -w$$([ ! -f .git ] || git describe --always --dirty --abbrev=40 --exclude '*' | sed 's/^/ -X podrun.io\/podrun\/internal\/cli\/version.commit=/')" -o bin/podrun .
+# The shim's program is in podrun, compressed. It is the same in each commit that does not change it. containerd builds
+# its own without gRPC too. What compresses it runs on this machine, whatever podrun is built for.
+shim:
+	@mkdir -p bin
+	go build -buildvcs=false -tags no_grpc -ldflags "-s -w" -o bin/containerd-shim-runc-v2 ./internal/embedded/runcshim/program
+	@GOOS= GOARCH= go run ./hack/compress bin/containerd-shim-runc-v2 internal/embedded/containerd-shim-runc-v2.zst
 
-test: ## run all tests; as root also those with real containers
+# Go stamps no commit where .git is a file, as in a worktree; there git is asked.
+build: shim ## build bin/podrun
+	go build -buildvcs=auto -tags ownshim -ldflags "-s -w$$([ ! -f .git ] || git describe --always --dirty --abbrev=40 --exclude '*' | sed 's/^/ -X podrun.io\/podrun\/internal\/cli\/version.commit=/')" -o bin/podrun .
+
+test: shim ## run all tests; as root also those with real containers
 	@scripts/deps.sh runc busybox dbus-daemon xmllint promtool
 	@# What is built once for all must not count as a test's time; where it cannot be had, the tests say so.
 	@[ "$$(id -u)" != 0 ] || for kind in stock debian; do scripts/containerd.sh $$kind >/dev/null || true; done
 	@# Real containers on a slow and busy machine take their time.
-	go test -timeout 20m -parallel 6 ./...
+	go test -tags ownshim -timeout 20m -parallel 6 ./...
 
 # What runs whole containerds is left out: their code, not podrun's, would be what is slowed down.
 race: ## run the tests under the race detector

@@ -11,6 +11,7 @@ fi
 mkdir -p bin
 go build -o bin/bench ./hack/bench
 bin/bench "${args[@]}" "$@"
+bin/bench -jobs "${args[@]}"
 bin/bench -relist "${args[@]}"
 bin/bench -idle-pods "${args[@]}"
 

@@ -181,7 +181,7 @@ func loadOf(dir string) (l load, err error) {
 
 // headings are those of the page's sections, in their order. What precedes the first belongs to the
 // main measurement.
-var headings = []string{idleHeading, relistHeading}
+var headings = []string{jobsHeading, idleHeading, relistHeading}
 
 // writeSection replaces a section of the markdown file and leaves the others unchanged.
 func writeSection(markdown, heading, section string) error {

@@ -33,7 +33,7 @@ type options struct {
 	rounds, manyRounds, pods int
 	idle                     time.Duration
 	floorOnly, relist, pulls bool
-	network, idlePods        bool
+	network, idlePods, jobs  bool
 }
 
 func main() {
@@ -50,6 +50,7 @@ func main() {
 	flag.BoolVar(&o.idlePods, "idle-pods", false, "measure only all processes with idle pods, against a stock containerd")
 	flag.BoolVar(&o.network, "network", false, "measure only how podrun's own bridge connects pods")
 	flag.BoolVar(&o.pulls, "pulls", false, "measure only image pulls, against those of ctr")
+	flag.BoolVar(&o.jobs, "jobs", false, "measure only jobs that end and the removal of pods")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -115,6 +116,8 @@ func run(ctx context.Context, o options) (err error) {
 		return measureRelist(ctx, o, on, m)
 	case o.idlePods:
 		return measureIdle(ctx, o, on, m)
+	case o.jobs:
+		return measureJobs(ctx, o, on, m)
 	}
 	pulls, err := measurePulls(ctx, o, on)
 	if err != nil || o.pulls {

@@ -27,6 +27,8 @@ type node struct {
 	marks     *marks
 	flags     []string
 	binary    string
+	// deaf makes the pods' processes ignore SIGTERM.
+	deaf bool
 }
 
 // newNode loads the image and starts podrun with its own directories in dir.
@@ -101,7 +103,9 @@ spec:
   containers:
   - name: c
     image: {{.Image}}
+{{- if not .Deaf}}
     lifecycle: {stopSignal: SIGKILL}
+{{- end}}
     command:
 {{- range command .Name}}
     - {{printf "%q" .}}
@@ -139,8 +143,8 @@ func (n *node) drop(ctx context.Context, prefix string, count int, edit bool) (t
 	for i := range count {
 		err := manifest.Execute(&text, struct {
 			Name, Image, Mount, Marks string
-			Edit                      bool
-		}{fmt.Sprintf("%s-%d", prefix, i), imageRef, markMount, n.marks.dir, edit})
+			Edit, Deaf                bool
+		}{fmt.Sprintf("%s-%d", prefix, i), imageRef, markMount, n.marks.dir, edit, n.deaf})
 		if err != nil {
 			return 0, err
 		}

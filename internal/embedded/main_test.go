@@ -21,7 +21,11 @@ import (
 	"podrun.io/podrun/internal/embedded"
 )
 
-const grace = 100 * time.Millisecond
+const (
+	grace = 100 * time.Millisecond
+	// ownShimOff is the environment variable with which a daemon's shim is the test binary.
+	ownShimOff = "PODRUN_TEST_WITHOUT_SHIM"
+)
 
 // TestMain makes the test binary what podrun is: the shim, the daemon or, else, the tests.
 func TestMain(m *testing.M) {
@@ -42,6 +46,9 @@ func serve(ctx context.Context, d layout.Dirs) int {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if os.Getenv(ownShimOff) != "" {
+		embedded.WithoutProgram()
+	}
 	if err := embedded.Serve(ctx, embedded.Options{Dirs: d, Log: log, IdleGrace: grace}); err != nil {
 		os.Stderr.WriteString("serve: " + err.Error() + "\n")
 		return 1

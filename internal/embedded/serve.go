@@ -90,7 +90,7 @@ func Serve(ctx context.Context, o Options) error {
 	// The root directories of images and containers get the mode bits that this umask leaves.
 	unix.Umask(0o022)
 	captureLog(o.Log)
-	if err := sys.LinkSelf(o.Dirs.Embedded().Shim()); err != nil {
+	if err := installShim(o.Dirs.Embedded().Shim()); err != nil {
 		return fmt.Errorf("creating the shim %s: %w", o.Dirs.Embedded().Shim(), err)
 	}
 	snapshotter, err := chooseSnapshotter(o)

@@ -13,8 +13,17 @@ import (
 // TestShimServesItself: package runcshim serves only shims with this command line. With another one,
 // containerd's program does, which works in an idle shim too.
 func TestShimServesItself(t *testing.T) {
+	t.Run("the program in podrun", servesItself)
+	t.Run("podrun itself", func(t *testing.T) {
+		t.Setenv(ownShimOff, "1")
+		servesItself(t)
+	})
+}
+
+func servesItself(t *testing.T) {
 	o := options(t)
 	ctx, c := dial(t, ensure(t, o))
+	shimIsProgram(t, o.Dirs)
 	ctr, task := startTask(ctx, t, c, o.Dirs)
 	shims := processes(t, o.Dirs.Embedded().Shim())
 	if len(shims) != 1 {

@@ -5,7 +5,8 @@
 // The task service, which runs runc, is containerd's. This package serves it as containerd's own
 // program does, except that nothing happens in an idle shim: containerd's collects garbage every 30
 // seconds. What is no serving shim (one that starts another, or removes what a killed one left) is
-// containerd's program altogether.
+// containerd's program altogether. The program is podrun itself, under the shim's name, or the small
+// one in the directory program, which make build puts into podrun.
 //
 // The package does not know pods, and it is not the client of a shim. Start reading at Main.
 package runcshim
@@ -41,6 +42,13 @@ func Main(ctx context.Context, args []string) int {
 	flag.CommandLine = flag.NewFlagSet(os.Args[0], flag.ExitOnError)
 	shim.RunShim(ctx, manager.NewShimManager(name))
 	return 0
+}
+
+// Serves reports whether the arguments are those of a shim that serves containers: a process that stays
+// as long as they do. Others do one thing and end.
+func Serves(args []string) bool {
+	_, serves := serving(args)
+	return serves
 }
 
 // serving reports whether the arguments are those of a shim that serves containers, and of which

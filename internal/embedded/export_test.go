@@ -1,0 +1,12 @@
+package embedded
+
+// WithoutProgram makes this program itself the shim, as in a build without make.
+func WithoutProgram() { shimProgram = nil }
+
+// ShimProgram returns the program that the build put into this one; nil if none.
+func ShimProgram() ([]byte, error) {
+	if len(shimProgram) == 0 {
+		return nil, nil
+	}
+	return decompressed(shimProgram[32:])
+}
