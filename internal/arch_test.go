@@ -202,6 +202,7 @@ var rooms = map[string]room{
 	"internal/test/testimage":         {},
 	"internal/test/testimage/mkimage": {imports: "test/testimage"},
 	"internal/test/testcontainerd":    {},
+	"hack/bench/usage":                {},
 	"hack/compress":                   {},
 	"hack/pages":                      {},
 	"internal/test/testlogind":        {},

@@ -26,36 +26,41 @@ const (
 	wantedJob  = 1.4
 	wantedDown = 1.2
 	wantedTen  = 1.15
-	// grace is the grace period of the pods that down removes: their processes ignore SIGTERM.
-	grace = time.Second
+	// grace is the shortest grace period that Kubernetes gives a container. The removed pods' processes
+	// ignore SIGTERM.
+	grace = 2 * time.Second
 )
 
-// jobs has the times of what begins and ends with a command.
-type jobs struct{ warm, cold, ten, down pair }
+// jobs measures commands that end by themselves.
+type jobs struct {
+	options
+	site
+	f     *floor
+	marks *marks
+	// The times of a job with the host's network, with a network of its own, and with a containerd that
+	// is not running; of ten pods' start; of the removal of many.
+	host, own, cold, ten, down pair
+}
 
-// measureJobs measures commands that end by themselves.
 func measureJobs(ctx context.Context, o options, on site, m *marks) error {
-	var j jobs
 	f, err := newFloor(ctx, on.client, on.archive, on.dir, m)
 	if err != nil {
 		return err
 	}
-	if err := j.once(ctx, o, on, f); err != nil {
-		return err
-	}
-	if err := j.coldRounds(ctx, o, on, f); err != nil {
-		return err
-	}
-	if err := j.many(ctx, o, on, f, m); err != nil {
-		return err
+	j := &jobs{options: o, site: on, f: f, marks: m}
+	for _, measure := range []func(context.Context) error{j.once, j.fromNothing, j.tenPods, j.removal} {
+		if err := measure(ctx); err != nil {
+			return err
+		}
 	}
 	var table bytes.Buffer
 	fmt.Fprintln(&table, "| job | containerd alone, ms | podrun, ms | ratio | wanted |")
 	fmt.Fprintln(&table, "| --- | --- | --- | --- | --- |")
-	j.warm.row(&table, "`once --rm` of `true`, containerd running", wantedJob)
-	j.cold.row(&table, "the same, nothing running", wantedJob)
+	j.host.row(&table, "`once --rm` of `true`, containerd running, hostNetwork", wantedJob)
+	j.own.row(&table, "the same with podrun's network, which is made for it and removed", wantedJob)
+	j.cold.row(&table, "with hostNetwork, no containerd running", wantedJob)
 	j.ten.row(&table, "10 pods dropped → last running", wantedTen)
-	j.down.row(&table, fmt.Sprintf("%d pods, `down --all`, a grace period of 1 s", o.pods), wantedDown)
+	j.down.row(&table, fmt.Sprintf("%d pods, `down --all`, 2 s of grace", o.pods), wantedDown)
 	fmt.Print(table.String())
 	if o.markdown == "" {
 		return nil
@@ -72,103 +77,98 @@ kind: Pod
 metadata: {name: job}
 spec:
   os: {name: linux}
+  hostNetwork: %t
   restartPolicy: Never
   containers: [{name: c, image: ` + imageRef + `, command: ["true"]}]
 `
 
-// once measures podrun once against a container that the client creates, waits for and removes.
-func (j *jobs) once(ctx context.Context, o options, on site, f *floor) error {
-	file, flags, err := onceFiles(on, "warm", on.address)
+// command runs podrun with directories of its own, which are named name, and returns how long it took.
+func (j *jobs) command(ctx context.Context, name, address string, args ...string) (time.Duration, error) {
+	dir := filepath.Join(j.dir, name)
+	begin := time.Now()
+	out, err := exec.CommandContext(ctx, j.podrun, append(args,
+		"--containerd-address", address, "--root-dir", dir, "--run-dir", filepath.Join(j.dir, "run", name),
+		"--log-dir", filepath.Join(dir, "log"), "--log-links-dir", filepath.Join(dir, "links"))...).CombinedOutput()
 	if err != nil {
-		return err
+		return 0, fmt.Errorf("podrun %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
-	if err := podrunCommand(ctx, o.podrun, append([]string{"images", "load", on.archive}, flags...)...); err != nil {
-		return err
+	return time.Since(begin), nil
+}
+
+// prepare loads the image and returns a job's manifest.
+func (j *jobs) prepare(ctx context.Context, name, address string, hostNetwork bool) (file string, err error) {
+	if _, err := j.command(ctx, name, address, "images", "load", j.archive); err != nil {
+		return "", err
 	}
-	for i := range o.rounds + 1 {
-		begin := time.Now()
-		if err := f.job(ctx, "job"+strconv.Itoa(i)); err != nil {
-			return err
+	file = filepath.Join(j.dir, name+".yaml")
+	return file, os.WriteFile(file, fmt.Appendf(nil, jobManifest, hostNetwork), 0o644)
+}
+
+// alternate calls both sides in turns. The first round is a warm-up.
+func (j *jobs) alternate(ctx context.Context, into *pair, floor, podrun func(i int) (time.Duration, error)) error {
+	for i := range j.rounds + 1 {
+		a, err := floor(i)
+		if err != nil {
+			return fmt.Errorf("floor: %w", err)
 		}
-		floor := time.Since(begin)
 		if err := settle(ctx); err != nil {
 			return err
 		}
-		begin = time.Now()
-		if err := podrunCommand(ctx, o.podrun, append([]string{"once", "--rm", file}, flags...)...); err != nil {
-			return err
-		}
-		took := time.Since(begin)
-		if err := settle(ctx); err != nil {
-			return err
-		}
-		if i > 0 { // the first round is a warm-up
-			j.warm.floor, j.warm.podrun = append(j.warm.floor, floor), append(j.warm.podrun, took)
-		}
-	}
-	return nil
-}
-
-// onceFiles returns a job's manifest, and the flags of podrun with directories of its own.
-func onceFiles(on site, name, address string) (file string, flags []string, err error) {
-	dir := filepath.Join(on.dir, name)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return "", nil, err
-	}
-	file = filepath.Join(dir, "job.yaml")
-	return file, []string{
-		"--containerd-address", address, "--root-dir", filepath.Join(dir, "podrun"),
-		"--run-dir", filepath.Join(on.dir, "run", name), "--log-dir", filepath.Join(dir, "log"),
-		"--log-links-dir", filepath.Join(dir, "containers"),
-	}, os.WriteFile(file, []byte(jobManifest), 0o644)
-}
-
-func podrunCommand(ctx context.Context, binary string, args ...string) error {
-	out, err := exec.CommandContext(ctx, binary, args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("podrun %s: %w\n%s", strings.Join(args, " "), err, out)
-	}
-	return nil
-}
-
-// coldRounds measures the same where no containerd runs: podrun starts its own, and the floor a stock one.
-func (j *jobs) coldRounds(ctx context.Context, o options, on site, f *floor) error {
-	file, flags, err := onceFiles(on, "cold", "embedded")
-	if err != nil {
-		return err
-	}
-	if err := podrunCommand(ctx, o.podrun, append([]string{"images", "load", on.archive}, flags...)...); err != nil {
-		return err
-	}
-	for i := range o.rounds + 1 {
-		floor, err := coldFloor(ctx, on, f, i)
+		b, err := podrun(i)
 		if err != nil {
 			return err
 		}
-		if err := endEmbedded(ctx, filepath.Join(on.dir, "run", "cold")); err != nil {
+		if err := settle(ctx); err != nil {
 			return err
 		}
-		begin := time.Now()
-		if err := podrunCommand(ctx, o.podrun, append([]string{"once", "--rm", file}, flags...)...); err != nil {
-			return err
-		}
-		if took := time.Since(begin); i > 0 {
-			j.cold.floor, j.cold.podrun = append(j.cold.floor, floor), append(j.cold.podrun, took)
+		if i > 0 {
+			into.floor, into.podrun = append(into.floor, a), append(into.podrun, b)
 		}
 	}
-	return endEmbedded(ctx, filepath.Join(on.dir, "run", "cold"))
+	return nil
 }
 
-// coldFloor starts a containerd that has the image already, and runs the job.
-func coldFloor(ctx context.Context, on site, f *floor, round int) (took time.Duration, err error) {
-	dir := filepath.Join(on.dir, "c")
-	if round == 0 {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return 0, err
+// once measures podrun once against a container that the client creates, waits for and removes.
+func (j *jobs) once(ctx context.Context) error {
+	for name, into := range map[string]*pair{"host": &j.host, "own": &j.own} {
+		file, err := j.prepare(ctx, name, j.address, name == "host")
+		if err != nil {
+			return err
+		}
+		err = j.alternate(ctx, into,
+			func(i int) (time.Duration, error) { return j.f.job(ctx, name+strconv.Itoa(i)) },
+			func(int) (time.Duration, error) { return j.command(ctx, name, j.address, "once", "--rm", file) })
+		if err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// fromNothing measures the same where no containerd runs: podrun starts its own, and the floor a stock one.
+func (j *jobs) fromNothing(ctx context.Context) error {
+	file, err := j.prepare(ctx, "cold", "embedded", true)
+	if err != nil {
+		return err
+	}
+	return j.alternate(ctx, &j.cold,
+		func(i int) (time.Duration, error) { return j.coldFloor(ctx, i) },
+		func(int) (time.Duration, error) {
+			if err := endEmbedded(ctx, filepath.Join(j.dir, "run", "cold")); err != nil {
+				return 0, err
+			}
+			return j.command(ctx, "cold", "embedded", "once", "--rm", file)
+		})
+}
+
+// coldFloor starts a containerd that has the image already, and runs the job. The first one loads it.
+func (j *jobs) coldFloor(ctx context.Context, round int) (took time.Duration, err error) {
+	dir := filepath.Join(j.dir, "c")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return 0, err
+	}
 	begin := time.Now()
-	server, err := testcontainerd.Start(ctx, on.bin, dir)
+	server, err := testcontainerd.Start(ctx, j.bin, dir)
 	if err != nil {
 		return 0, err
 	}
@@ -178,19 +178,16 @@ func coldFloor(ctx context.Context, on site, f *floor, round int) (took time.Dur
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	if round == 0 { // the warm-up
-		_, err := newFloor(ctx, client, on.archive, on.dir, f.marks)
+	if round == 0 {
+		_, err := newFloor(ctx, client, j.archive, j.dir, j.marks)
 		return 0, err
 	}
 	image, err := client.GetImage(floorNamespace(ctx), imageRef)
 	if err != nil {
 		return 0, err
 	}
-	cold := &floor{client, image, filepath.Join(on.dir, "floor-runc"), f.marks}
-	if err := cold.job(ctx, "cold"); err != nil {
-		return 0, err
-	}
-	return time.Since(begin), nil
+	_, err = (&floor{client, image, j.f.runc, j.marks}).job(ctx, "cold")
+	return time.Since(begin), err
 }
 
 // endEmbedded ends podrun's own containerd of a run directory.
@@ -211,118 +208,87 @@ func endEmbedded(ctx context.Context, run string) error {
 	return settle(ctx)
 }
 
-// job runs a container that ends by itself, and removes it.
-func (f *floor) job(ctx context.Context, id string) error {
+// job runs a container that ends by itself, and removes it. It returns how long that took.
+func (f *floor) job(ctx context.Context, id string) (time.Duration, error) {
 	ctx = floorNamespace(ctx)
+	begin := time.Now()
 	c, err := f.client.NewContainer(ctx, id,
 		containerd.WithNewSnapshot(id, f.image),
 		containerd.WithRuntime(runtimeName, &runcoptions.Options{Root: f.runc}),
 		containerd.WithNewSpec(oci.WithImageConfig(f.image), oci.WithProcessArgs("true")))
 	if err != nil {
-		return fmt.Errorf("creating %s: %w", id, err)
+		return 0, fmt.Errorf("creating %s: %w", id, err)
 	}
 	task, err := c.NewTask(ctx, cio.NullIO)
 	if err != nil {
-		return fmt.Errorf("creating task %s: %w", id, err)
+		return 0, fmt.Errorf("creating task %s: %w", id, err)
 	}
 	exited, err := task.Wait(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := task.Start(ctx); err != nil {
-		return fmt.Errorf("starting %s: %w", id, err)
+		return 0, fmt.Errorf("starting %s: %w", id, err)
 	}
-	if s := <-exited; s.ExitCode() != 0 || s.Error() != nil {
-		return fmt.Errorf("%s ended with %d: %w", id, s.ExitCode(), s.Error())
-	}
+	<-exited
 	if _, err := task.Delete(ctx); err != nil {
-		return fmt.Errorf("removing task %s: %w", id, err)
+		return 0, fmt.Errorf("removing task %s: %w", id, err)
 	}
-	return c.Delete(ctx, containerd.WithSnapshotCleanup)
+	err = c.Delete(ctx, containerd.WithSnapshotCleanup)
+	return time.Since(begin), err
 }
 
-// many measures ten pods at once, and the removal of all.
-func (j *jobs) many(ctx context.Context, o options, on site, f *floor, m *marks) (err error) {
-	n, err := newNode(ctx, o.podrun, on, m)
+// tenPods measures ten pods at once.
+func (j *jobs) tenPods(ctx context.Context) (err error) {
+	n, err := newNode(ctx, j.podrun, j.site, j.marks)
 	if err != nil {
 		return err
 	}
-	closed := false
-	defer func() {
-		if !closed {
-			err = errors.Join(err, n.Close(context.WithoutCancel(ctx)))
-		}
-	}()
-	for i := range o.rounds + 1 {
-		floor, err := round(ctx, side{remove: f.remove}, func(ctx context.Context, p string) (time.Duration, error) {
-			return f.many(ctx, p, 10, floorWorkers)
-		}, fmt.Sprintf("ften%d", i))
-		if err != nil {
-			return err
-		}
-		took, err := round(ctx, side{remove: n.remove}, func(ctx context.Context, p string) (time.Duration, error) {
-			return n.many(ctx, p, 10)
-		}, fmt.Sprintf("pten%d", i))
-		if err != nil {
-			return err
-		}
-		if i > 0 {
-			j.ten.floor, j.ten.podrun = append(j.ten.floor, floor), append(j.ten.podrun, took)
-		}
-	}
-	closed = true
-	if err := n.Close(ctx); err != nil {
-		return err
-	}
-	for i := range o.manyRounds {
-		if err := j.downOnce(ctx, o, on, f, m, i); err != nil {
-			return err
-		}
-	}
-	return nil
+	defer func() { err = errors.Join(err, n.Close(context.WithoutCancel(ctx))) }()
+	return j.alternate(ctx, &j.ten,
+		func(i int) (time.Duration, error) {
+			return round(ctx, side{remove: j.f.remove}, func(ctx context.Context, p string) (time.Duration, error) {
+				return j.f.many(ctx, p, 10, floorWorkers)
+			}, fmt.Sprintf("ften%d", i))
+		},
+		func(i int) (time.Duration, error) {
+			return round(ctx, side{remove: n.remove}, func(ctx context.Context, p string) (time.Duration, error) {
+				return n.many(ctx, p, 10)
+			}, fmt.Sprintf("pten%d", i))
+		})
 }
 
-// downOnce measures one removal of many pods. The floor's is that of killed containers, to which the
-// grace period is added.
-func (j *jobs) downOnce(ctx context.Context, o options, on site, f *floor, m *marks, i int) error {
-	name := fmt.Sprintf("fdown%d", i)
-	if _, err := f.many(ctx, name, o.pods, floorWorkers); err != nil {
-		return err
-	}
-	if err := settle(ctx); err != nil {
-		return err
-	}
-	begin := time.Now()
-	if err := f.remove(ctx, name); err != nil {
-		return err
-	}
-	floor := grace + time.Since(begin)
-
-	on.dir = filepath.Join(on.dir, name)
-	if err := os.Mkdir(on.dir, 0o755); err != nil {
-		return err
-	}
-	n, err := newNode(ctx, o.podrun, on, m)
-	if err != nil {
-		return err
-	}
-	n.deaf = true
-	if _, err := n.many(ctx, fmt.Sprintf("pdown%d", i), o.pods); err != nil {
-		return errors.Join(err, n.Close(context.WithoutCancel(ctx)))
-	}
-	if err := settle(ctx); err != nil {
-		return err
-	}
-	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	<-n.done
-	begin = time.Now()
-	if err := n.podrun(ctx, "down", "--all", "--grace-period", strconv.Itoa(int(grace.Seconds()))); err != nil {
-		return err
-	}
-	j.down.floor, j.down.podrun = append(j.down.floor, floor), append(j.down.podrun, time.Since(begin))
-	return m.clear("pdown")
+// removal measures the removal of many pods. The floor's is that of killed containers, to which the grace
+// period is added.
+func (j *jobs) removal(ctx context.Context) error {
+	j.rounds = j.manyRounds - 1
+	return j.alternate(ctx, &j.down,
+		func(i int) (time.Duration, error) {
+			name := fmt.Sprintf("fdown%d", i)
+			if _, err := j.f.many(ctx, name, j.pods, floorWorkers); err != nil {
+				return 0, err
+			}
+			begin := time.Now()
+			err := j.f.remove(ctx, name)
+			return grace + time.Since(begin), err
+		},
+		func(i int) (took time.Duration, err error) {
+			on, name := j.site, fmt.Sprintf("pdown%d", i)
+			on.dir = filepath.Join(on.dir, name)
+			if err := os.Mkdir(on.dir, 0o755); err != nil {
+				return 0, err
+			}
+			n, err := newNode(ctx, j.podrun, on, j.marks)
+			if err != nil {
+				return 0, err
+			}
+			n.deaf = true
+			if _, err := n.many(ctx, name, j.pods); err != nil {
+				return 0, errors.Join(err, n.Close(context.WithoutCancel(ctx)))
+			}
+			err = n.Close(ctx)
+			return n.removed, errors.Join(err, j.marks.clear(name))
+		})
 }
 
 const jobsHeading = "\n\n## Jobs and removal\n"
@@ -331,8 +297,9 @@ const jobsSection = `
 Commands that end by themselves, from their start to their end, against the containerd client alone, in turns on the same
 stock containerd. The client creates the container of the job with its snapshot and shim, waits for it and removes all
 of that. Where nothing runs, podrun starts its own containerd, and the floor is a stock one with the image, from its start
-until the job is removed. The removed pods ignore SIGTERM, so that each takes its grace period of one second; the client's
-containers are killed, four at a time, and a second is added.
+until the job is removed. The client's containers have the host's network; what podrun's network takes is the kernel's time to
+make and to remove a bridge, a pair of links and the rules. The removed pods ignore SIGTERM, so that each takes its grace
+period of two seconds; the client's containers are killed, four at a time, and two seconds are added.
 
 %s
 Taken on: %s.

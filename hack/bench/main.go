@@ -32,8 +32,8 @@ type options struct {
 	kind, podrun, markdown   string
 	rounds, manyRounds, pods int
 	idle                     time.Duration
-	floorOnly, relist, pulls bool
-	network, idlePods, jobs  bool
+	relist, pulls, network   bool
+	idlePods, jobs           bool
 }
 
 func main() {
@@ -45,7 +45,6 @@ func main() {
 	flag.IntVar(&o.manyRounds, "many-rounds", 5, "`number` of rounds with many pods at once")
 	flag.IntVar(&o.pods, "pods", 50, "`number` of pods in the rounds of many pods")
 	flag.DurationVar(&o.idle, "idle", 30*time.Second, "how long to measure podrun with idle pods")
-	flag.BoolVar(&o.floorOnly, "floor-only", false, "measure the containerd client alone")
 	flag.BoolVar(&o.relist, "relist", false, "measure only full lists, against the bare calls to containerd")
 	flag.BoolVar(&o.idlePods, "idle-pods", false, "measure only all processes with idle pods, against a stock containerd")
 	flag.BoolVar(&o.network, "network", false, "measure only how podrun's own bridge connects pods")

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
+
+	"podrun.io/podrun/hack/bench/usage"
 )
 
 // floorWorkers is how many containers the floor creates in parallel.
@@ -56,9 +58,6 @@ func measure(ctx context.Context, o options, on site, m *marks) (r results, err 
 		},
 		restart: f.restart, update: f.update, remove: f.remove,
 	}
-	if o.floorOnly {
-		return r, r.rounds(ctx, o, floorSide, nil)
-	}
 	n, err := newNode(ctx, o.podrun, on, m)
 	if err != nil {
 		return r, err
@@ -70,7 +69,7 @@ func measure(ctx context.Context, o options, on site, m *marks) (r results, err 
 		}
 		err = errors.Join(err, n.Close(context.WithoutCancel(ctx)))
 	}()
-	podrunSide := &side{
+	podrunSide := side{
 		one:     func(ctx context.Context, p string) (time.Duration, error) { return n.many(ctx, p, 1) },
 		many:    func(ctx context.Context, p string) (time.Duration, error) { return n.many(ctx, p, o.pods) },
 		restart: n.restart, update: n.update, remove: n.remove,
@@ -85,7 +84,7 @@ func measure(ctx context.Context, o options, on site, m *marks) (r results, err 
 }
 
 // rounds measures all jobs and stores their times.
-func (r *results) rounds(ctx context.Context, o options, floor side, podrun *side) error {
+func (r *results) rounds(ctx context.Context, o options, floor, podrun side) error {
 	jobs := []struct {
 		name   string
 		rounds int
@@ -116,10 +115,7 @@ func (r *results) rounds(ctx context.Context, o options, floor side, podrun *sid
 				return fmt.Errorf("floor, %s: %w", job.name, err)
 			}
 			into.floor = append(into.floor, d)
-			if podrun == nil {
-				continue
-			}
-			if d, err = round(ctx, *podrun, job.of(podrun), fmt.Sprintf("p%s%d", job.name, i)); err != nil {
+			if d, err = round(ctx, podrun, job.of(&podrun), fmt.Sprintf("p%s%d", job.name, i)); err != nil {
 				return fmt.Errorf("podrun, %s: %w", job.name, err)
 			}
 			into.podrun = append(into.podrun, d)
@@ -154,18 +150,18 @@ func (r *results) idle(ctx context.Context, o options, n *node) error {
 	if err := sleep(ctx, 5*time.Second); err != nil {
 		return err
 	}
-	before, err := cpu(pid)
+	before, err := usage.CPU(pid)
 	if err != nil {
 		return err
 	}
 	if err := sleep(ctx, o.idle); err != nil {
 		return err
 	}
-	after, err := cpu(pid)
+	after, err := usage.CPU(pid)
 	if err != nil {
 		return err
 	}
 	r.cpu = time.Duration(float64(after-before) / o.idle.Seconds())
-	r.pss, err = pss(pid)
+	r.pss, err = usage.PSS(pid)
 	return errors.Join(err, n.remove(ctx, "idle"))
 }

@@ -29,6 +29,8 @@ type node struct {
 	binary    string
 	// deaf makes the pods' processes ignore SIGTERM.
 	deaf bool
+	// removed is how long Close needed to remove the pods.
+	removed time.Duration
 }
 
 // newNode loads the image and starts podrun with its own directories in dir.
@@ -90,7 +92,10 @@ func (n *node) Close(ctx context.Context) error {
 		err = errors.Join(err, errors.New("podrun did not stop"), n.cmd.Process.Kill())
 		<-n.done
 	}
-	return errors.Join(err, n.podrun(ctx, "down", "--all"))
+	begin := time.Now()
+	err = errors.Join(err, n.podrun(ctx, "down", "--all", "--grace-period", "1"))
+	n.removed = time.Since(begin)
+	return err
 }
 
 // manifest is a pod with one container that creates a mark and then sleeps.

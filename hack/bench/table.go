@@ -38,11 +38,9 @@ func (r results) print(ctx context.Context, o options, client *containerd.Client
 	if len(r.pull.podrun) > 0 {
 		r.pull.row(&table, pullRow, wantedPull)
 	}
-	if !o.floorOnly {
-		fmt.Fprintln(&table, r.networkRow())
-		fmt.Fprintf(&table, "| PSS with %d idle pods | | %.1f MB | | ≤ %d MB |\n", o.pods, r.pss, wantedPSS)
-		fmt.Fprintf(&table, "| CPU with %d idle pods | | %s ms/s | | ≤ %s ms/s |\n", o.pods, ms(r.cpu), ms(wantedCPU))
-	}
+	fmt.Fprintln(&table, r.networkRow())
+	fmt.Fprintf(&table, "| PSS with %d idle pods | | %.1f MB | | ≤ %d MB |\n", o.pods, r.pss, wantedPSS)
+	fmt.Fprintf(&table, "| CPU with %d idle pods | | %s ms/s | | ≤ %s ms/s |\n", o.pods, ms(r.cpu), ms(wantedCPU))
 	fmt.Print(table.String())
 	if o.markdown == "" {
 		return nil

@@ -315,12 +315,12 @@ func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netl
 			b.log.Warn("cannot turn on forwarding: pods reach only each other and this machine",
 				"subnet", subnet, "err", err)
 		}
-		if err := installRules(rec.Bridge, subnet, b.open); err != nil {
-			b.unmasked.Do(func() {
-				b.log.Warn("cannot set up nftables masquerading and filtering: "+
-					"pods reach only each other and this machine", "err", err)
-			})
-		}
+	}
+	if err := installRules(rec.Bridge, rec.Subnets(), b.open); err != nil {
+		b.unmasked.Do(func() {
+			b.log.Warn("cannot set up nftables masquerading and filtering: "+
+				"pods reach only each other and this machine", "err", err)
+		})
 	}
 	if err := b.fence.rebuild(outside, rec); err != nil {
 		b.fence.warnUnfenced(err)
@@ -453,18 +453,27 @@ func (b *Bridge) dismantle(outside *netlink.Handle) error {
 	return b.records.Remove()
 }
 
-// remove removes a bridge and all rules for it.
+// remove removes a bridge and all rules for it, at the same time: the kernel waits long for both. A bridge
+// that cannot be removed is down, so that the next pod does not find it as one that is complete.
 func (b *Bridge) remove(outside *netlink.Handle, bridge string) error {
-	if err := removeLink(outside, bridge); err != nil {
-		return err
-	}
+	var links sync.WaitGroup
+	var err error
+	links.Go(func() { err = removeLink(outside, bridge) })
+	// By this thread, which a test has put into another network namespace.
 	if err := removeTables(bridge); err != nil {
 		b.log.Debug("nftables tables were not removed", "bridge", bridge, "err", err)
 	}
 	if err := removeAccept(bridge); err != nil {
 		b.log.Debug("rules in the machine's firewall were not removed", "bridge", bridge, "err", err)
 	}
-	return nil
+	links.Wait()
+	if err == nil {
+		return nil
+	}
+	if link, found := outside.LinkByName(bridge); found == nil {
+		err = errors.Join(err, outside.LinkSetDown(link))
+	}
+	return err
 }
 
 // hint adds a remedy to an error which says that podrun may not create a bridge on this machine.

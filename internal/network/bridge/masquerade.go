@@ -3,27 +3,49 @@ package bridge
 import (
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/network/nft"
 	"podrun.io/podrun/internal/network/portmap"
 )
 
-// installRules creates the bridge's nftables table of the subnet's family; a repeated call replaces the table.
-// It neither reads nor changes other tables. The table stays as long as the bridge. Its rules
+// installRules creates the bridge's nftables tables, one of each subnet's family; a repeated call replaces them.
+// It neither reads nor changes other tables. The tables stay as long as the bridge. Their rules
 //   - masquerade packets that leave the subnet, so that they have the host's address;
 //   - keep pods from the machine's loopback addresses, which the bridge routes if host ports need it
 //     (route_localnet);
 //   - unless open, accept packets from other links to pods only if they belong to a connection of a
 //     pod or to a published port, and drop the rest.
-func installRules(bridge string, subnet netip.Prefix, open bool) error {
+//
+// They are one transaction, because the kernel waits for all processors at the end of each. Where the kernel lacks a
+// family, each table is one.
+func installRules(bridge string, subnets []netip.Prefix, open bool) error {
+	err := installTables(bridge, subnets, open)
+	if err == nil || len(subnets) < 2 {
+		return err
+	}
+	var all []error
+	for _, subnet := range subnets {
+		all = append(all, installTables(bridge, []netip.Prefix{subnet}, open))
+	}
+	return errors.Join(all...)
+}
+
+func installTables(bridge string, subnets []netip.Prefix, open bool) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
 	}
+	for _, subnet := range subnets {
+		addTable(c, bridge, subnet, open)
+	}
+	return c.Flush()
+}
+
+func addTable(c *nftables.Conn, bridge string, subnet netip.Prefix, open bool) {
 	f := nft.FamilyOf(subnet.Addr())
 	t := &nftables.Table{Family: f.Table, Name: bridge}
 	// Added first, so that deleting it never fails; all three in one transaction.
@@ -63,27 +85,32 @@ func installRules(bridge string, subnet netip.Prefix, open bool) error {
 			nft.Rule(expr.VerdictAccept, fromOthers, nft.Translated()),
 			nft.Rule(expr.VerdictDrop, fromOthers))
 	}
-	return c.Flush()
 }
 
-// removeTables removes the bridge's tables. It is no error if one does not exist.
+// removeTables removes the bridge's tables, those that exist. It is one transaction, because the kernel waits for all
+// processors at the end of each.
 func removeTables(bridge string) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
 	}
-	tables := []*nftables.Table{{Family: nftables.TableFamilyBridge, Name: bridge}}
-	for _, f := range nft.Families() {
-		for _, name := range []string{bridge, portmap.Table(bridge)} {
-			tables = append(tables, &nftables.Table{Family: f.Table, Name: name})
+	all, err := c.ListTables()
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if isOurs(t, bridge) {
+			c.DelTable(t)
 		}
 	}
-	var all []error
-	for _, t := range tables {
-		c.DelTable(t)
-		if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
-			all = append(all, err)
-		}
+	return c.Flush()
+}
+
+// isOurs reports whether a table is one of the bridge's.
+func isOurs(t *nftables.Table, bridge string) bool {
+	if t.Family == nftables.TableFamilyBridge {
+		return t.Name == bridge
 	}
-	return errors.Join(all...)
+	ours := slices.ContainsFunc(nft.Families(), func(f nft.Family) bool { return f.Table == t.Family })
+	return ours && (t.Name == bridge || t.Name == portmap.Table(bridge))
 }

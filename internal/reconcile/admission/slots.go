@@ -11,13 +11,22 @@ import (
 
 // Slots limit how many sandboxes and containers are created and removed at the same time. The
 // processors of the machine are the bottleneck: more parallel work only makes each one slower.
+// RemoveSandbox has more slots: what removes a sandbox mostly waits for the kernel, which removes one
+// network link after the other.
 type Slots struct {
-	Create, Remove chan struct{}
+	Create, Remove, RemoveSandbox chan struct{}
 }
+
+// waiting is how many removals of sandboxes there may be for each other one.
+const waiting = 8
 
 // NewSlots returns n slots for creating and n for removing.
 func NewSlots(n int) Slots {
-	return Slots{Create: make(chan struct{}, n), Remove: make(chan struct{}, n)}
+	return Slots{
+		Create:        make(chan struct{}, n),
+		Remove:        make(chan struct{}, n),
+		RemoveSandbox: make(chan struct{}, waiting*n),
+	}
 }
 
 // longestSlot is how long a mutation holds its slot. A mutation that takes longer is not computing

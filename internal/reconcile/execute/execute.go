@@ -125,6 +125,7 @@ func New(o Options) *Executor {
 		remover: &remover{
 			key:        o.Key,
 			slot:       o.Slots.Remove,
+			waiting:    o.Slots.RemoveSandbox,
 			sandboxes:  o.Sandboxes,
 			containers: o.Containers,
 			data:       o.Data,

@@ -19,6 +19,7 @@ import (
 type remover struct {
 	key        pod.Key
 	slot       chan struct{} // limits the removals of all pods
+	waiting    chan struct{} // limits those of sandboxes
 	sandboxes  runtime.Sandboxes
 	containers runtime.Containers
 	data       runtime.Data
@@ -122,7 +123,9 @@ func (r *remover) yieldPorts(ctx context.Context, seen pod.Observed, id string) 
 
 // removeSandbox removes a sandbox.
 func (r *remover) removeSandbox(ctx context.Context, id string) error {
-	return admission.Within(ctx, r.slot, func(ctx context.Context) error { return r.sandboxes.RemoveSandbox(ctx, id) })
+	return admission.Within(ctx, r.waiting, func(ctx context.Context) error {
+		return r.sandboxes.RemoveSandbox(ctx, id)
+	})
 }
 
 // removeData unmounts the volumes of a revision and then removes everything that was saved for it.
