@@ -15,6 +15,14 @@ bin/bench -jobs "${args[@]}"
 bin/bench -relist "${args[@]}"
 bin/bench -idle-pods "${args[@]}"
 
+# Nodes with few and with many pods.
+rows=$(mktemp)
+trap 'rm -f "$rows"' EXIT
+PODRUN_E2E=1 PODRUN_SCALE=${SCALE:-1 10 50 200 500} go test ./e2e -run '^TestScale$' -count=1 -timeout 60m -parallel 1 -v |
+	sed -n 's/^ *\(| .*\)/\1/p' | tee "$rows"
+grep -q '^| 1 |' "$rows" || { echo "the scale was not measured" >&2; exit 1; }
+if [ "${UPDATE-}" = 1 ]; then bin/bench -scale "$rows" "${args[@]}"; fi
+
 # Probes: a command in a container against the client's own means, and what podrun asks by itself, with the
 # server that answers.
 echo

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -183,7 +184,7 @@ func loadOf(dir string) (l load, err error) {
 
 // headings are those of the page's sections, in their order. What precedes the first belongs to the
 // main measurement.
-var headings = []string{jobsHeading, idleHeading, relistHeading}
+var headings = []string{jobsHeading, idleHeading, scaleHeading, relistHeading}
 
 // writeSection replaces a section of the markdown file and leaves the others unchanged.
 func writeSection(markdown, heading, section string) error {
@@ -228,34 +229,19 @@ func joined(sections []string) string {
 
 const idleHeading = "\n\n## Idle pods\n"
 
-const idleSection = `
-What pods cost while nothing happens: podrun with its own containerd and a shim for each pod, against a stock containerd
-with its own shim for each container, both in the same run. The processes of the containers are not counted. The
-containers have been idle for 90 seconds; CPU time is that of the following minute.
+//go:embed idle.md
+var idleSection string
 
-%s
-Taken on: %s.
+const scaleHeading = "\n\n## Scale\n"
 
-A shim is most of it. What is private to a process counts; a program's code and constants are shared by all processes
-of it. Tried, in MB private to a shim of a pod that has started, with 20 pods:
+//go:embed scale.md
+var scaleSection string
 
-| shim | private |
-| --- | --- |
-| podrun itself: all of its packages are initialised in each | 5.9 |
-| stock containerd's | 3.9 |
-| a program with nothing but the shim | 3.4 |
-| the same, built without gRPC, as containerd builds its own | 3.1 |
-| the same, and the first collection of garbage at 2.4 MB, which a start does not reach | 2.6 |
-| the same, started with GOMAXPROCS=1: what ` + "`make build`" + ` puts into podrun, in 2.9 MB | 1.9 |
-| containerd's messages alone, without the task service | 1.1 |
-| a Go program that does nothing | 0.7 |
-
-- Go initialises packages by dependency and then by name, so a shim within podrun that runs before the others are
-  initialised does not help: package net, which it needs, comes after nearly all of them.
-- Several pods in one shim would divide the figure by their number. A shim that is killed, by the kernel's OOM killer or
-  by a defect, takes all of its containers along, and so do a stuck call to runc and its lock. That is not the price of
-  memory: a pod has its own shim.
-- A task service written for this alone could save 0.8 MB more. It would be podrun's own where containerd's is proven.
-- The linker keeps all exported methods of podrun, because templates may call them by name; without text/template (help,
-  the page, -o go-template, containerd's AppArmor profile and mount manager) podrun would be 5.7 MB smaller.
-`
+// writeScale writes the rows that e2e's TestScale has printed.
+func writeScale(o options) error {
+	rows, err := os.ReadFile(o.scale)
+	if err != nil {
+		return err
+	}
+	return writeSection(o.markdown, scaleHeading, fmt.Sprintf(scaleSection, rows))
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -293,14 +294,5 @@ func (j *jobs) removal(ctx context.Context) error {
 
 const jobsHeading = "\n\n## Jobs and removal\n"
 
-const jobsSection = `
-Commands that end by themselves, from their start to their end, against the containerd client alone, in turns on the same
-stock containerd. The client creates the container of the job with its snapshot and shim, waits for it and removes all
-of that. Where nothing runs, podrun starts its own containerd, and the floor is a stock one with the image, from its start
-until the job is removed. The client's containers have the host's network; what podrun's network takes is the kernel's time to
-make and to remove a bridge, a pair of links and the rules. The removed pods ignore SIGTERM, so that each takes its grace
-period of two seconds; the client's containers are killed, four at a time, and two seconds are added.
-
-%s
-Taken on: %s.
-`
+//go:embed jobs.md
+var jobsSection string

@@ -34,6 +34,7 @@ type options struct {
 	idle                     time.Duration
 	relist, pulls, network   bool
 	idlePods, jobs           bool
+	scale                    string
 }
 
 func main() {
@@ -50,6 +51,7 @@ func main() {
 	flag.BoolVar(&o.network, "network", false, "measure only how podrun's own bridge connects pods")
 	flag.BoolVar(&o.pulls, "pulls", false, "measure only image pulls, against those of ctr")
 	flag.BoolVar(&o.jobs, "jobs", false, "measure only jobs that end and the removal of pods")
+	flag.StringVar(&o.scale, "scale", "", "write the rows in this `file` as the page's section on scale, and end")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -61,6 +63,9 @@ func main() {
 
 // run sets up the environment, measures, prints and cleans up.
 func run(ctx context.Context, o options) (err error) {
+	if o.scale != "" {
+		return writeScale(o)
+	}
 	dir, err := os.MkdirTemp("", "pb")
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/image/decompress"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/heap"
 )
 
 // readyEnv is the environment variable with the file descriptor on which Serve reports to Ensure
@@ -110,6 +111,7 @@ func Serve(ctx context.Context, o Options) error {
 	var limit sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
 	limit.Go(func() { limitLog(ctx, logFile(o.Dirs)) })
+	limit.Go(func() { heap.Tune(ctx, o.Log) })
 	defer limit.Wait()
 	defer cancel()
 	err = untilIdle(ctx, o, users)
