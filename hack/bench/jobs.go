@@ -132,13 +132,13 @@ func (j *jobs) alternate(ctx context.Context, into *pair, floor, podrun func(i i
 // once measures podrun once against a container that the client creates, waits for and removes.
 func (j *jobs) once(ctx context.Context) error {
 	for name, into := range map[string]*pair{"host": &j.host, "own": &j.own} {
-		file, err := j.prepare(ctx, name, j.address, name == "host")
+		file, err := j.prepare(ctx, name, "embedded", name == "host")
 		if err != nil {
 			return err
 		}
 		err = j.alternate(ctx, into,
 			func(i int) (time.Duration, error) { return j.f.job(ctx, name+strconv.Itoa(i)) },
-			func(int) (time.Duration, error) { return j.command(ctx, name, j.address, "once", "--rm", file) })
+			func(int) (time.Duration, error) { return j.command(ctx, name, "embedded", "once", "--rm", file) })
 		if err != nil {
 			return err
 		}
@@ -275,7 +275,7 @@ func (j *jobs) removal(ctx context.Context) error {
 		},
 		func(i int) (took time.Duration, err error) {
 			on, name := j.site, fmt.Sprintf("pdown%d", i)
-			on.dir = filepath.Join(on.dir, name)
+			on.dir, on.address = filepath.Join(on.dir, name), "embedded"
 			if err := os.Mkdir(on.dir, 0o755); err != nil {
 				return 0, err
 			}

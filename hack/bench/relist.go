@@ -16,6 +16,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/network/bridge"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/relist"
@@ -46,6 +47,7 @@ func measureRelist(ctx context.Context, o options, on site, m *marks) (err error
 	}
 	log := slog.New(slog.DiscardHandler)
 	d, err := adapter.New(ctx, adapter.Options{Address: on.address, Dirs: dirs, Log: log,
+		Devices: device.New(device.Options{Dirs: dirs}),
 		Sandboxes: sandbox.New(sandbox.Options{Dirs: dirs, Log: log,
 			Network: bridge.New(bridge.Options{Dirs: dirs, Log: log})})})
 	if err != nil {

@@ -26,7 +26,7 @@ func IsVolumes(kind string) bool {
 var instead = []struct{ kinds, text string }{
 	{"cm configmap configmaps secret secrets", "a ConfigMap or Secret is a document in a manifest beside the pods that " +
 		"use it; podrun validate checks it, and podrun diff shows which pods an edit of it changes"},
-	{"no node nodes", "podrun runs on one node; podrun get pods -o wide shows its name, podrun top what its pods use"},
+	{"no node nodes", "podrun runs on one node; podrun get pods -o wide shows its name, podrun top node what it uses"},
 	{"ns namespace namespaces", "a namespace needs no creation; podrun get pods -A lists the pods of all"},
 	{"svc service services ep endpoints ing ingress ingresses", "podrun has no Services; pods find each other by " +
 		"their names, and hostPort or podrun port-forward makes a port reachable"},

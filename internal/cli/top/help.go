@@ -3,4 +3,4 @@ package top
 // Help is the help of the command.
 const Help = "top shows the CPU usage of containers in millicores, measured over a second by default, and their memory\n" +
 	"working set, which does not count cached file data that has not been used recently. It reads the\n" +
-	"kernel's cgroups, so it also works while serve is down."
+	"kernel's cgroups, so it also works while serve is down. top node shows the same of the whole machine."

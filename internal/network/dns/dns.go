@@ -63,6 +63,16 @@ type peer struct {
 	pod     *v1.Pod
 	sandbox pod.Sandbox
 	ips     []string
+	// near are the entries for it in the hosts files of pods of its namespace, far in those of others.
+	near, far []pod.HostEntry
+}
+
+// entries returns the entries for the pod in hosts files of pods of the namespace from.
+func (p *peer) entries(from string) []pod.HostEntry {
+	if p.pod.Namespace == from {
+		return p.near
+	}
+	return p.far
 }
 
 // New returns Names without any pod yet.
@@ -118,10 +128,10 @@ func (n *Names) quiet(ctx context.Context) error {
 func (n *Names) SetIPs(key pod.Key, ips []v1.PodIP) {
 	var have []string
 	n.mu.Lock()
-	for _, p := range n.peers {
-		if pod.KeyOf(p.pod) == key {
-			have = p.ips
-		}
+	if at, ok := slices.BinarySearchFunc(n.peers, key, func(p peer, key pod.Key) int {
+		return compare(pod.KeyOf(p.pod), key)
+	}); ok {
+		have = n.peers[at].ips
 	}
 	n.mu.Unlock()
 	if !slices.EqualFunc(have, ips, func(a string, b v1.PodIP) bool { return a == b.IP }) {
@@ -141,14 +151,10 @@ func (n *Names) notify() {
 func (n *Names) Of(p *v1.Pod) []pod.HostEntry {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var out []pod.HostEntry
-	for _, other := range n.peers {
-		if pod.KeyOf(other.pod) == pod.KeyOf(p) {
-			continue
-		}
-		names := called(other.pod, p.Namespace, n.o.ClusterDomain)
-		for _, ip := range other.ips {
-			out = append(out, pod.HostEntry{IP: ip, Names: names})
+	out, own := make([]pod.HostEntry, 0, len(n.peers)), pod.KeyOf(p)
+	for i := range n.peers {
+		if other := &n.peers[i]; pod.KeyOf(other.pod) != own {
+			out = append(out, other.entries(p.Namespace)...)
 		}
 	}
 	return out
@@ -178,19 +184,23 @@ func (n *Names) catchUp() ([]peer, error) {
 	return peers, nil
 }
 
-// refresh reads all pods and rewrites the files whose contents have changed. written has the
-// contents last written, by UID. A file that cannot be written, as while its container executes it,
-// keeps no other from being written.
+// refresh reads all pods and rewrites all files whose contents may have changed. written has what the
+// pod's namespace saw of all pods when its file was last written, by UID. A file that cannot be written,
+// as while its container executes it, keeps no other from being written.
 func (n *Names) refresh(hosts Hosts, written map[pod.UID]string) error {
 	peers, err := n.catchUp()
 	if err != nil {
 		return err
 	}
-	there := map[pod.UID]bool{}
+	there, views := map[pod.UID]bool{}, map[string]string{}
 	var errs []error
 	for _, p := range peers {
 		there[p.pod.UID] = true
-		now := fingerprint(n.Of(p.pod))
+		now, ok := views[p.pod.Namespace]
+		if !ok {
+			now = view(peers, p.pod.Namespace)
+			views[p.pod.Namespace] = now
+		}
 		if was, ok := written[p.pod.UID]; ok && was == now {
 			continue
 		}
@@ -204,10 +214,17 @@ func (n *Names) refresh(hosts Hosts, written map[pod.UID]string) error {
 	return errors.Join(errs...)
 }
 
-func fingerprint(entries []pod.HostEntry) string {
+// view returns what a pod of the namespace from sees of all pods.
+func view(peers []peer, from string) string {
 	var b strings.Builder
-	for _, e := range entries {
-		b.WriteString(e.IP + " " + strings.Join(e.Names, " ") + "\n")
+	for i := range peers {
+		for _, e := range peers[i].entries(from) {
+			b.WriteString(e.IP)
+			for _, name := range e.Names {
+				b.WriteString(" " + name)
+			}
+			b.WriteByte('\n')
+		}
 	}
 	return b.String()
 }
@@ -228,12 +245,21 @@ func (n *Names) listPeers() ([]peer, error) {
 		if c.Pod.Spec.HostNetwork && n.o.HostIP != "" {
 			ips = []string{n.o.HostIP}
 		}
-		peers = append(peers, peer{pod: c.Pod, sandbox: s, ips: ips})
+		near, far := called(c.Pod, n.o.ClusterDomain)
+		p := peer{pod: c.Pod, sandbox: s, ips: ips}
+		for _, ip := range ips {
+			p.near = append(p.near, pod.HostEntry{IP: ip, Names: near})
+			p.far = append(p.far, pod.HostEntry{IP: ip, Names: far})
+		}
+		peers = append(peers, p)
 	}
-	slices.SortFunc(peers, func(a, b peer) int {
-		return cmp.Or(strings.Compare(a.pod.Namespace, b.pod.Namespace), strings.Compare(a.pod.Name, b.pod.Name))
-	})
+	slices.SortFunc(peers, func(a, b peer) int { return compare(pod.KeyOf(a.pod), pod.KeyOf(b.pod)) })
 	return peers, nil
+}
+
+// compare orders pods by namespace and name.
+func compare(a, b pod.Key) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 // newest returns a pod's newest complete sandbox of this boot with its checkpoint; nil if there is
@@ -249,11 +275,11 @@ func (n *Names) newest(of []*checkpoint.Checkpoint) (*checkpoint.Checkpoint, pod
 	return nil, pod.Sandbox{}
 }
 
-// called returns the names of p for a pod of namespace from: the manifest's name, the full one with
+// called returns the names of p for pods of its own namespace: the manifest's name, the full one with
 // the node's name, the hostname and <hostname>.<subdomain>; and each of them with p's namespace
-// appended, as Kubernetes' DNS would have it. A pod of another namespace gets only the latter. No
-// name is one that others may have outside of the machine; see isForeign.
-func called(p *v1.Pod, from, cluster string) []string {
+// appended, as Kubernetes' DNS would have it. Pods of other namespaces get only the latter. No name is
+// one that others may have outside of the machine; see isForeign.
+func called(p *v1.Pod, cluster string) (near, far []string) {
 	short := []string{strings.TrimSuffix(p.Name, "-"+p.Spec.NodeName), p.Name}
 	if !p.Spec.HostNetwork {
 		short = append(short, pod.Hostname(p))
@@ -274,16 +300,17 @@ func called(p *v1.Pod, from, cluster string) []string {
 		}
 		long = append(long, name+"."+p.Namespace+".svc", pod.Hostname(p)+"."+domain)
 	}
-	if p.Namespace != from {
-		short = nil
-	}
 	short = slices.DeleteFunc(short, func(name string) bool {
 		// The node's own name may be a public one. The author of a manifest does not choose it.
 		ofNode := p.Spec.NodeName != "" && strings.HasSuffix(name, "-"+p.Spec.NodeName)
 		return isForeign(name) && !ofNode
 	})
-	var out []string
-	for _, name := range append(short, long...) {
+	return distinct(append(short, long...)), distinct(long)
+}
+
+// distinct returns the names without repetitions.
+func distinct(names []string) (out []string) {
+	for _, name := range names {
 		if !slices.Contains(out, name) {
 			out = append(out, name)
 		}

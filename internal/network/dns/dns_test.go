@@ -240,3 +240,11 @@ func TestRun(t *testing.T) {
 		}
 	})
 }
+
+func fingerprint(entries []pod.HostEntry) string {
+	var b strings.Builder
+	for _, e := range entries {
+		b.WriteString(e.IP + " " + strings.Join(e.Names, " ") + "\n")
+	}
+	return b.String()
+}

@@ -186,7 +186,10 @@ func writeOwnHosts(b *bytes.Buffer, p *v1.Pod, ips []string, cluster string) {
 func writeNeighbours(b *bytes.Buffer, all []pod.HostEntry, taken map[string]bool) {
 	said := false
 	for _, n := range all {
-		names := slices.DeleteFunc(slices.Clone(n.Names), func(name string) bool { return taken[name] })
+		names := n.Names
+		if slices.ContainsFunc(names, func(name string) bool { return taken[name] }) {
+			names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return taken[name] })
+		}
 		if len(names) == 0 {
 			continue
 		}
@@ -194,7 +197,12 @@ func writeNeighbours(b *bytes.Buffer, all []pod.HostEntry, taken map[string]bool
 			b.WriteString("# pods of this machine\n")
 			said = true
 		}
-		fmt.Fprintf(b, "%s\t%s\n", n.IP, strings.Join(names, "\t"))
+		b.WriteString(n.IP)
+		for _, name := range names {
+			b.WriteByte('\t')
+			b.WriteString(name)
+		}
+		b.WriteByte('\n')
 	}
 }
 
