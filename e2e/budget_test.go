@@ -3,6 +3,8 @@ package e2e
 import (
 	"debug/buildinfo"
 	"os"
+	"runtime/debug"
+	"slices"
 	"testing"
 )
 
@@ -26,6 +28,11 @@ func TestBudgets(t *testing.T) {
 	}
 	info, err := buildinfo.ReadFile(setup.podrun)
 	must(t, err)
+	// Without the tag it is its own shim, which costs 5 MB more for each pod.
+	tagged := slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-tags" && s.Value == "ownshim" })
+	if !tagged {
+		t.Errorf("it was built without its shim's program: %v", info.Settings)
+	}
 	if n := len(info.Deps); n > mostModules {
 		t.Errorf("it consists of %d modules, more than %d", n, mostModules)
 	}

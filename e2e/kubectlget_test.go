@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -20,9 +21,12 @@ func TestKubectlGet(t *testing.T) {
 	if out := n.ok("exec", "-n", "shop", "web-6d9c7f8b5d-x2x7k", "--", "ls", "/var/cache"); strings.TrimSpace(out) != "web" {
 		t.Errorf("in /var/cache: %q", out)
 	}
-	if out := n.ok("events", "-A"); !strings.Contains(out, "IgnoredField") || !strings.Contains(out, "ownerReferences") {
-		t.Errorf("events:\n%s", out)
-	}
+	n.await("the events are written", func() error {
+		if out := n.ok("events", "-A"); !strings.Contains(out, "IgnoredField") || !strings.Contains(out, "ownerReferences") {
+			return fmt.Errorf("events:\n%s", out)
+		}
+		return nil
+	})
 	n.remove("web.yaml")
 	n.ok("wait", "-n", "shop", "web-6d9c7f8b5d-x2x7k", "--for=delete", "--timeout=60s")
 }

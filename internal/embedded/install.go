@@ -38,7 +38,14 @@ func installShim(path string) error {
 	if got := sha256.Sum256(program); !bytes.Equal(got[:], sum) {
 		return errors.New("the program in podrun is damaged")
 	}
-	return sys.WriteFile(path, program, 0o755)
+	if err := sys.WriteFile(path, program, 0o755); err != nil {
+		// A full disk must not keep pods from running, and podrun from removing images: a link needs no space.
+		_ = os.Remove(path + ".tmp")
+		if sys.LinkSelf(path) != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func decompressed(compressed []byte) ([]byte, error) {

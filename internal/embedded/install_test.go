@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -60,6 +61,28 @@ func TestInstallShim(t *testing.T) {
 		if _, got := install(); !bytes.Equal(got, program) {
 			t.Errorf("%s: %d bytes afterwards, want %d", name, len(got), len(program))
 		}
+	}
+
+	// Where there is no space for it, podrun itself is the shim.
+	if err := errors.Join(os.Remove(path), os.MkdirAll(path+".tmp/full", 0o700), installShim(path)); err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.Stat(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.Stat(path); err != nil || got.Size() != want.Size() {
+		t.Errorf("%v, %v", got, err)
+	}
+	if err := os.RemoveAll(path + ".tmp"); err != nil {
+		t.Fatal(err)
+	}
+	if _, got := install(); !bytes.Equal(got, program) {
+		t.Error("it is not installed when there is space again")
 	}
 
 	// Processes keep the file that they run from: it is replaced, never written.

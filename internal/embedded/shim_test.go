@@ -8,12 +8,19 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"podrun.io/podrun/internal/embedded"
 )
 
 // TestShimServesItself: package runcshim serves only shims with this command line. With another one,
 // containerd's program does, which works in an idle shim too.
 func TestShimServesItself(t *testing.T) {
-	t.Run("the program in podrun", servesItself)
+	t.Run("the program in podrun", func(t *testing.T) {
+		if program, err := embedded.ShimProgram(); program == nil || err != nil {
+			t.Skip("built without the shim's program (make test builds with it)", err)
+		}
+		servesItself(t)
+	})
 	t.Run("podrun itself", func(t *testing.T) {
 		t.Setenv(ownShimOff, "1")
 		servesItself(t)
@@ -36,6 +43,19 @@ func servesItself(t *testing.T) {
 	_, args, _ := strings.Cut(strings.ReplaceAll(string(line), "\x00", " "), " ")
 	if want := regexp.MustCompile(`^-namespace \S+ -id sleeper -address \S+ $`); !want.MatchString(args) {
 		t.Errorf("the shim's arguments are %q", args)
+	}
+
+	program, err := embedded.ShimProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	environ, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(shims[0]), "environ"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := program != nil && os.Getenv(ownShimOff) == ""
+	if has := strings.Contains(string(environ), "GOMAXPROCS=1\x00"); own && !has {
+		t.Errorf("its environment: %q", environ)
 	}
 
 	// It writes to containerd's log, not to a standard error that nobody reads.

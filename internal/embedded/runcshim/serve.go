@@ -31,6 +31,8 @@ const (
 	// its containers stays below it: a collector that never ran has no records, which cost more than
 	// the garbage of a start.
 	gcPercent = 60
+	// threads is how many threads run Go code at once, where there are more.
+	threads = 2
 	// endTimeout bounds the time between a shim's last answer and its end.
 	endTimeout = 5 * time.Second
 )
@@ -39,6 +41,9 @@ const (
 // shim. It changes global state of the process, so it must be called once.
 func serve(ctx context.Context, namespace string) error {
 	debug.SetGCPercent(gcPercent)
+	if runtime.GOMAXPROCS(0) > threads { // podrun itself is the shim
+		runtime.GOMAXPROCS(threads)
+	}
 	signals := make(chan os.Signal, 32)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGPIPE, unix.SIGCHLD, unix.SIGUSR1)
 	if err := reaper.SetSubreaper(1); err != nil {

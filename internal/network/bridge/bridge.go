@@ -453,9 +453,18 @@ func (b *Bridge) dismantle(outside *netlink.Handle) error {
 	return b.records.Remove()
 }
 
-// remove removes a bridge and all rules for it, at the same time: the kernel waits long for both. A bridge
-// that cannot be removed is down, so that the next pod does not find it as one that is complete.
+// remove removes a bridge and all rules for it. The bridge goes down first: one that is up counts as complete, and this
+// process may be killed when the rules are gone and the bridge is not. The rest is done at the same time, because the
+// kernel waits long for both.
 func (b *Bridge) remove(outside *netlink.Handle, bridge string) error {
+	switch link, err := outside.LinkByName(bridge); {
+	case err == nil:
+		if err := outside.LinkSetDown(link); err != nil && !errors.Is(err, unix.ENODEV) {
+			return fmt.Errorf("setting link %s down: %w", bridge, err)
+		}
+	case !netdev.IsNotFound(err):
+		return err
+	}
 	var links sync.WaitGroup
 	var err error
 	links.Go(func() { err = removeLink(outside, bridge) })
@@ -467,12 +476,6 @@ func (b *Bridge) remove(outside *netlink.Handle, bridge string) error {
 		b.log.Debug("rules in the machine's firewall were not removed", "bridge", bridge, "err", err)
 	}
 	links.Wait()
-	if err == nil {
-		return nil
-	}
-	if link, found := outside.LinkByName(bridge); found == nil {
-		err = errors.Join(err, outside.LinkSetDown(link))
-	}
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/network/nft"
 	"podrun.io/podrun/internal/network/portmap"
@@ -94,16 +95,21 @@ func removeTables(bridge string) error {
 	if err != nil {
 		return err
 	}
-	all, err := c.ListTables()
-	if err != nil {
-		return err
-	}
-	for _, t := range all {
-		if isOurs(t, bridge) {
-			c.DelTable(t)
+	for range 3 {
+		var all []*nftables.Table
+		if all, err = c.ListTables(); err != nil {
+			return err
+		}
+		for _, t := range all {
+			if isOurs(t, bridge) {
+				c.DelTable(t)
+			}
+		}
+		if err = c.Flush(); !errors.Is(err, unix.ENOENT) { // another program has removed one meanwhile
+			return err
 		}
 	}
-	return c.Flush()
+	return err
 }
 
 // isOurs reports whether a table is one of the bridge's.

@@ -17,15 +17,15 @@ type Slots struct {
 	Create, Remove, RemoveSandbox chan struct{}
 }
 
-// waiting is how many removals of sandboxes there may be for each other one.
-const waiting = 8
+// removals is how many sandboxes are removed at the same time where processors would allow less.
+const removals = 32
 
 // NewSlots returns n slots for creating and n for removing.
 func NewSlots(n int) Slots {
 	return Slots{
 		Create:        make(chan struct{}, n),
 		Remove:        make(chan struct{}, n),
-		RemoveSandbox: make(chan struct{}, waiting*n),
+		RemoveSandbox: make(chan struct{}, max(n, removals)),
 	}
 }
 

@@ -24,6 +24,10 @@ func main() {
 	if runcshim.Serves(os.Args[1:]) && os.Getenv("GOMAXPROCS") != processors {
 		again()
 	}
+	if runcshim.Serves(os.Args[1:]) {
+		// Go has read it. runc and hooks inherit what containerd gives to its shims' children.
+		_ = os.Setenv("GOMAXPROCS", "4")
+	}
 	os.Exit(runcshim.Main(context.Background(), os.Args[1:]))
 }
 
