@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"podrun.io/podrun/internal/test/usage"
 )
 
 // TestScale measures nodes with as many pods as PODRUN_SCALE says, and prints a row of a table for each. It
@@ -99,7 +100,7 @@ func (n *node) restart(marks string) time.Duration {
 	file := filepath.Join(marks, "p0")
 	before, err := os.Stat(file)
 	must(n.t, err)
-	pid := n.pidOf("p0")
+	pid := n.mainPID(n.pod("p0-n"), "c")
 	begin := time.Now()
 	must(n.t, syscall.Kill(pid, syscall.SIGKILL))
 	for time.Since(begin) < patience {
@@ -112,67 +113,22 @@ func (n *node) restart(marks string) time.Duration {
 	return 0
 }
 
-// pidOf returns the process of a pod with one container.
-func (n *node) pidOf(name string) int {
-	n.t.Helper()
-	uid := string(n.pod(name + "-n").UID)
-	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
-	must(n.t, err)
-	for _, file := range files {
-		if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), "pod"+uid+"/") {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			must(n.t, err)
-			return pid
-		}
-	}
-	n.t.Fatalf("pod %s has no process", name)
-	return 0
-}
-
 // used returns the memory of all processes of the node but the containers', that of serve, both in MB, and
 // the CPU time of all of them.
 func (n *node) used() (memory, own float64, cpu time.Duration) {
 	n.t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must(n.t, err)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil || !strings.Contains(string(text), n.dir+"/") {
-			continue
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+	for _, pid := range n.processes() {
+		pss, err := usage.PSS(pid)
 		must(n.t, err)
-		pss := pssOf(pid)
 		memory += pss
 		if pid == n.serving.Process.Pid {
 			own = pss
 		}
-		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-		for _, task := range tasks {
-			var ns int64
-			if text, err := os.ReadFile(task); err == nil {
-				_, _ = fmt.Sscan(string(text), &ns)
-			}
-			cpu += time.Duration(ns)
-		}
+		used, err := usage.CPU(pid)
+		must(n.t, err)
+		cpu += used
 	}
 	return memory, own, cpu
-}
-
-func pssOf(pid int) float64 {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), "Pss:"); ok {
-			var kib float64
-			_, _ = fmt.Sscan(value, &kib)
-			return kib * 1024 / 1e6
-		}
-	}
-	return 0
 }
 
 // disk returns what the node's files take, in bytes.

@@ -202,12 +202,12 @@ var rooms = map[string]room{
 	"internal/test/testimage":         {},
 	"internal/test/testimage/mkimage": {imports: "test/testimage"},
 	"internal/test/testcontainerd":    {},
-	"hack/bench/usage":                {},
+	"internal/test/usage":             {},
 	"hack/compress":                   {},
 	"hack/pages":                      {},
 	"internal/test/testlogind":        {},
 	"hack/bench":                      {imports: "*"},
-	"e2e":                             {imports: "test/testimage test/testcontainerd test/testlogind"},
+	"e2e":                             {imports: "test/testimage test/testcontainerd test/testlogind test/usage"},
 	"vm":                              {imports: "test/testimage"},
 }
 

@@ -37,7 +37,7 @@ PODRUN_SCALE_FAKE=${SCALE_FAKE:-500 5000} go test ./internal/agent -run '^TestSc
 # Probes: a command in a container against the client's own means, and what podrun asks by itself, with the
 # server that answers.
 echo
-go test ./internal/probe ./internal/runtime/containerd -run '^$' -bench '^Benchmark(Ask|Exec)$' | awk '
+go test -tags ownshim ./internal/probe ./internal/runtime/containerd -run '^$' -bench '^Benchmark(Ask|Exec)$' | awk '
 	/^BenchmarkExec\/floor/ { floor = $3 / 1e6 }
 	/^BenchmarkExec\/podrun/ { podrun = $3 / 1e6 }
 	/^BenchmarkAsk/ { split($1, name, /[\/-]/); asked[name[2]] = $3 / 1e6 }

@@ -57,29 +57,37 @@ func floorNamespace(ctx context.Context) context.Context {
 // create creates a container with a new snapshot and starts it.
 func (f *floor) create(ctx context.Context, id, prefix string) error {
 	ctx = floorNamespace(ctx)
-	c, err := f.client.NewContainer(ctx, id,
-		containerd.WithNewSnapshot(id, f.image),
-		containerd.WithRuntime(runtimeName, &runcoptions.Options{Root: f.runc}),
-		containerd.WithNewSpec(
-			oci.WithImageConfig(f.image),
-			oci.WithProcessArgs(command(prefix)...),
-			oci.WithMounts([]specs.Mount{{
-				Destination: markMount,
-				Type:        "bind",
-				Source:      f.marks.dir,
-				Options:     []string{"rbind", "rw"},
-			}})))
+	_, task, err := f.task(ctx, id, oci.WithProcessArgs(command(prefix)...), oci.WithMounts([]specs.Mount{{
+		Destination: markMount,
+		Type:        "bind",
+		Source:      f.marks.dir,
+		Options:     []string{"rbind", "rw"},
+	}}))
 	if err != nil {
-		return fmt.Errorf("creating %s: %w", id, err)
-	}
-	task, err := c.NewTask(ctx, cio.NullIO)
-	if err != nil {
-		return fmt.Errorf("creating task %s: %w", id, err)
+		return err
 	}
 	if err := task.Start(ctx); err != nil {
 		return fmt.Errorf("starting %s: %w", id, err)
 	}
 	return nil
+}
+
+// task creates a container with a new snapshot, and its task, which has not been started.
+func (f *floor) task(
+	ctx context.Context, id string, spec ...oci.SpecOpts,
+) (containerd.Container, containerd.Task, error) {
+	c, err := f.client.NewContainer(ctx, id,
+		containerd.WithNewSnapshot(id, f.image),
+		containerd.WithRuntime(runtimeName, &runcoptions.Options{Root: f.runc}),
+		containerd.WithNewSpec(append([]oci.SpecOpts{oci.WithImageConfig(f.image)}, spec...)...))
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating %s: %w", id, err)
+	}
+	task, err := c.NewTask(ctx, cio.NullIO)
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating task %s: %w", id, err)
+	}
+	return c, task, nil
 }
 
 // many starts n containers with the given number of workers and returns how long it took until the

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/hack/bench/usage"
+	"podrun.io/podrun/internal/test/usage"
 )
 
 const (
@@ -64,15 +64,9 @@ func measureIdle(ctx context.Context, o options, on site, m *marks) error {
 	perMinute := func(d time.Duration) float64 { return d.Seconds() * 1e3 * float64(time.Minute) / float64(idleFor) }
 	number("CPU of all processes, ms/min", perMinute(floor.cpu), perMinute(podrun.cpu), "≤ "+ms(wantedIdleCPU))
 	number("of that, shims", perMinute(floor.shimCPU), perMinute(podrun.shimCPU), "")
-	fmt.Print(table.String())
-	if o.markdown == "" {
-		return nil
-	}
-	version, err := on.client.Version(ctx)
-	if err != nil {
-		return fmt.Errorf("reading containerd's version: %w", err)
-	}
-	return writeSection(o.markdown, idleHeading, fmt.Sprintf(idleSection, table.String(), machine(version.Version)))
+	return publish(ctx, o, on.client, table.String(), func(machine string) error {
+		return writeSection(o.markdown, idleHeading, fmt.Sprintf(idleSection, table.String(), machine))
+	})
 }
 
 func idleFloor(ctx context.Context, o options, on site, m *marks) (l load, err error) {

@@ -7,18 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
-	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	containerd "github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/containerd/v2/pkg/oci"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/test/testcontainerd"
 )
 
@@ -62,15 +60,9 @@ func measureJobs(ctx context.Context, o options, on site, m *marks) error {
 	j.cold.row(&table, "with hostNetwork, no containerd running", wantedJob)
 	j.ten.row(&table, "10 pods dropped → last running", wantedTen)
 	j.down.row(&table, fmt.Sprintf("%d pods, `down --all`, 2 s of grace", o.pods), wantedDown)
-	fmt.Print(table.String())
-	if o.markdown == "" {
-		return nil
-	}
-	version, err := on.client.Version(ctx)
-	if err != nil {
-		return fmt.Errorf("reading containerd's version: %w", err)
-	}
-	return writeSection(o.markdown, jobsHeading, fmt.Sprintf(jobsSection, table.String(), machine(version.Version)))
+	return publish(ctx, o, on.client, table.String(), func(machine string) error {
+		return writeSection(o.markdown, jobsHeading, fmt.Sprintf(jobsSection, table.String(), machine))
+	})
 }
 
 const jobManifest = `apiVersion: v1
@@ -85,15 +77,13 @@ spec:
 
 // command runs podrun with directories of its own, which are named name, and returns how long it took.
 func (j *jobs) command(ctx context.Context, name, address string, args ...string) (time.Duration, error) {
-	dir := filepath.Join(j.dir, name)
 	begin := time.Now()
-	out, err := exec.CommandContext(ctx, j.podrun, append(args,
-		"--containerd-address", address, "--root-dir", dir, "--run-dir", filepath.Join(j.dir, "run", name),
-		"--log-dir", filepath.Join(dir, "log"), "--log-links-dir", filepath.Join(dir, "links"))...).CombinedOutput()
-	if err != nil {
-		return 0, fmt.Errorf("podrun %s: %w\n%s", strings.Join(args, " "), err, out)
-	}
-	return time.Since(begin), nil
+	err := podrun(ctx, j.podrun, append(args, flagsOf(j.dirs(name), address)...)...)
+	return time.Since(begin), err
+}
+
+func (j *jobs) dirs(name string) layout.Dirs {
+	return dirsOf(filepath.Join(j.dir, name), filepath.Join(j.dir, "run", name))
 }
 
 // prepare loads the image and returns a job's manifest.
@@ -155,7 +145,7 @@ func (j *jobs) fromNothing(ctx context.Context) error {
 	return j.alternate(ctx, &j.cold,
 		func(i int) (time.Duration, error) { return j.coldFloor(ctx, i) },
 		func(int) (time.Duration, error) {
-			if err := endEmbedded(ctx, filepath.Join(j.dir, "run", "cold")); err != nil {
+			if err := endEmbedded(ctx, j.dirs("cold")); err != nil {
 				return 0, err
 			}
 			return j.command(ctx, "cold", "embedded", "once", "--rm", file)
@@ -191,17 +181,10 @@ func (j *jobs) coldFloor(ctx context.Context, round int) (took time.Duration, er
 	return time.Since(begin), err
 }
 
-// endEmbedded ends podrun's own containerd of a run directory.
-func endEmbedded(ctx context.Context, run string) error {
-	text, err := os.ReadFile(filepath.Join(run, "containerd", "daemon.lock"))
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return err
-	}
-	for syscall.Kill(pid, syscall.SIGTERM) == nil {
+// endEmbedded ends podrun's own containerd of the directories.
+func endEmbedded(ctx context.Context, dirs layout.Dirs) error {
+	for pid := embedded.PID(dirs); pid != 0; pid = embedded.PID(dirs) {
+		_ = syscall.Kill(pid, syscall.SIGTERM) // it may have ended meanwhile
 		if err := sleep(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
@@ -213,16 +196,9 @@ func endEmbedded(ctx context.Context, run string) error {
 func (f *floor) job(ctx context.Context, id string) (time.Duration, error) {
 	ctx = floorNamespace(ctx)
 	begin := time.Now()
-	c, err := f.client.NewContainer(ctx, id,
-		containerd.WithNewSnapshot(id, f.image),
-		containerd.WithRuntime(runtimeName, &runcoptions.Options{Root: f.runc}),
-		containerd.WithNewSpec(oci.WithImageConfig(f.image), oci.WithProcessArgs("true")))
+	c, task, err := f.task(ctx, id, oci.WithProcessArgs("true"))
 	if err != nil {
-		return 0, fmt.Errorf("creating %s: %w", id, err)
-	}
-	task, err := c.NewTask(ctx, cio.NullIO)
-	if err != nil {
-		return 0, fmt.Errorf("creating task %s: %w", id, err)
+		return 0, err
 	}
 	exited, err := task.Wait(ctx)
 	if err != nil {
@@ -262,7 +238,7 @@ func (j *jobs) tenPods(ctx context.Context) (err error) {
 // removal measures the removal of many pods. The floor's is that of killed containers, to which the grace
 // period is added.
 func (j *jobs) removal(ctx context.Context) error {
-	j.rounds = j.manyRounds - 1
+	j.rounds = j.manyRounds
 	return j.alternate(ctx, &j.down,
 		func(i int) (time.Duration, error) {
 			name := fmt.Sprintf("fdown%d", i)

@@ -9,7 +9,7 @@ import (
 
 	containerd "github.com/containerd/containerd/v2/client"
 
-	"podrun.io/podrun/hack/bench/usage"
+	"podrun.io/podrun/internal/test/usage"
 )
 
 // floorWorkers is how many containers the floor creates in parallel.

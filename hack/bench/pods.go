@@ -16,6 +16,8 @@ import (
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 // node is a running `podrun serve` that is controlled only by its manifests.
@@ -43,11 +45,7 @@ func newNode(ctx context.Context, binary string, on site, m *marks) (*node, erro
 		binary:    binary,
 		done:      make(chan struct{}),
 	}
-	n.flags = []string{
-		"--containerd-address", on.address, "--root-dir", filepath.Join(dir, "podrun"),
-		"--run-dir", filepath.Join(dir, "run"), "--log-dir", filepath.Join(dir, "log"),
-		"--log-links-dir", filepath.Join(dir, "containers"),
-	}
+	n.flags = flagsOf(dirsOf(dir, filepath.Join(dir, "run")), on.address)
 	if err := os.MkdirAll(n.manifests, 0o755); err != nil {
 		return nil, err
 	}
@@ -76,7 +74,28 @@ func newNode(ctx context.Context, binary string, on site, m *marks) (*node, erro
 
 // podrun runs a podrun command and waits for it.
 func (n *node) podrun(ctx context.Context, args ...string) error {
-	out, err := exec.CommandContext(ctx, n.binary, append(args, n.flags...)...).CombinedOutput()
+	return podrun(ctx, n.binary, append(args, n.flags...)...)
+}
+
+// dirsOf returns podrun's directories in dir, with the run directory run.
+func dirsOf(dir, run string) layout.Dirs {
+	return layout.Dirs{
+		Root: filepath.Join(dir, "podrun"), Run: run,
+		Log: filepath.Join(dir, "log"), LogLinks: filepath.Join(dir, "containers"),
+	}
+}
+
+// flagsOf returns the flags of podrun for its directories and a containerd.
+func flagsOf(d layout.Dirs, address string) []string {
+	return []string{
+		"--containerd-address", address, "--root-dir", d.Root, "--run-dir", d.Run,
+		"--log-dir", d.Log, "--log-links-dir", d.LogLinks,
+	}
+}
+
+// podrun runs a podrun command and waits for it.
+func podrun(ctx context.Context, binary string, args ...string) error {
+	out, err := exec.CommandContext(ctx, binary, args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("podrun %s: %w\n%s", strings.Join(args, " "), err, out)
 	}

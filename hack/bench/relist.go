@@ -15,7 +15,6 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"podrun.io/podrun/internal/checkpoint"
-	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/network/bridge"
 	"podrun.io/podrun/internal/pod"
@@ -42,9 +41,7 @@ func measureRelist(ctx context.Context, o options, on site, m *marks) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close(context.WithoutCancel(ctx))) }()
-	dirs := layout.Dirs{
-		Root: filepath.Join(on.dir, "podrun"), Run: filepath.Join(on.dir, "run"), Log: filepath.Join(on.dir, "log"),
-	}
+	dirs := dirsOf(on.dir, filepath.Join(on.dir, "run"))
 	log := slog.New(slog.DiscardHandler)
 	d, err := adapter.New(ctx, adapter.Options{Address: on.address, Dirs: dirs, Log: log,
 		Devices: device.New(device.Options{Dirs: dirs}),
@@ -96,16 +93,10 @@ func measureRelist(ctx context.Context, o options, on site, m *marks) (err error
 		}
 		fmt.Fprintf(&table, "| %d, made up | | %s | | linear |\n", count, median3(full))
 	}
-	fmt.Print(table.String())
-	if o.markdown == "" {
-		return nil
-	}
-	version, err := on.client.Version(ctx)
-	if err != nil {
-		return fmt.Errorf("reading containerd's version: %w", err)
-	}
-	section := fmt.Sprintf(relistSection, relistRounds, relists, table.String(), machine(version.Version))
-	return writeSection(o.markdown, relistHeading, section)
+	return publish(ctx, o, on.client, table.String(), func(machine string) error {
+		section := fmt.Sprintf(relistSection, relistRounds, relists, table.String(), machine)
+		return writeSection(o.markdown, relistHeading, section)
+	})
 }
 
 func median3(d []time.Duration) string {

@@ -41,7 +41,17 @@ func (r results) print(ctx context.Context, o options, client *containerd.Client
 	fmt.Fprintln(&table, r.networkRow())
 	fmt.Fprintf(&table, "| PSS with %d idle pods | | %.1f MB | | ≤ %d MB |\n", o.pods, r.pss, wantedPSS)
 	fmt.Fprintf(&table, "| CPU with %d idle pods | | %s ms/s | | ≤ %s ms/s |\n", o.pods, ms(r.cpu), ms(wantedCPU))
-	fmt.Print(table.String())
+	return publish(ctx, o, client, table.String(), func(machine string) error {
+		page := fmt.Sprintf(page, o.rounds, o.manyRounds, floorWorkers, table.String(), machine)
+		return os.WriteFile(o.markdown, []byte(strings.TrimRight(page, "\n")+keptSections(o.markdown)), 0o644)
+	})
+}
+
+// publish prints a table and, if there is a markdown file, calls write with what describes the machine.
+func publish(
+	ctx context.Context, o options, client *containerd.Client, table string, write func(machine string) error,
+) error {
+	fmt.Print(table)
 	if o.markdown == "" {
 		return nil
 	}
@@ -49,8 +59,7 @@ func (r results) print(ctx context.Context, o options, client *containerd.Client
 	if err != nil {
 		return fmt.Errorf("reading containerd's version: %w", err)
 	}
-	page := fmt.Sprintf(page, o.rounds, o.manyRounds, floorWorkers, table.String(), machine(version.Version))
-	return os.WriteFile(o.markdown, []byte(strings.TrimRight(page, "\n")+keptSections(o.markdown)), 0o644)
+	return write(machine(version.Version))
 }
 
 // networkRow returns the table row for a pod's network.
