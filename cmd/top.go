@@ -32,7 +32,7 @@ func topCommand(a *app) *cobra.Command {
 			case f.Interval <= 0:
 				return usage(c, fmt.Errorf("--interval %s: must be positive", f.Interval))
 			}
-			if len(args) > 0 && top.IsNode(args[0]) {
+			if len(args) > 0 && query.IsNode(args[0]) {
 				return top.ShowNode(c.Context(), a.Streams, a.Dirs(), args[1:], f.Options)
 			}
 			if len(args) > 0 && query.IsPods(args[0]) {

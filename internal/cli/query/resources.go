@@ -9,6 +9,9 @@ import (
 // IsPods reports whether a resource type is pods, or all where only pods are meant.
 func IsPods(kind string) bool { return slices.Contains([]string{"pods", "pod", "po", "all"}, kind) }
 
+// IsNode reports whether a resource type is the node.
+func IsNode(kind string) bool { return slices.Contains([]string{"nodes", "node", "no"}, kind) }
+
 // IsEvents reports whether a resource type is events.
 func IsEvents(kind string) bool { return slices.Contains([]string{"events", "event", "ev"}, kind) }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,9 +15,6 @@ import (
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/sys"
 )
-
-// IsNode reports whether a resource type is the node.
-func IsNode(kind string) bool { return slices.Contains([]string{"node", "nodes", "no"}, kind) }
 
 // ShowNode measures the whole machine and prints a table like that of kubectl top node, of which names may only be the
 // machine's node name. Memory is the working set; the percentages are those of all processors and of all memory.
@@ -37,10 +33,8 @@ func ShowNode(ctx context.Context, to cli.Streams, dirs layout.Dirs, names []str
 		return err
 	}
 	start := time.Now()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(o.Interval):
+	if err := sys.Sleep(ctx, o.Interval); err != nil {
+		return err
 	}
 	after, err := sys.ReadUsage()
 	if err != nil {
@@ -58,9 +52,9 @@ func rowsOf(name string, used float64, u sys.Usage, noHeaders bool) (rows [][]st
 	percent := func(part, whole float64) string { return strconv.Itoa(int(part/max(whole, 1)*100)) + "%" }
 	return append(rows, []string{
 		name,
-		strconv.Itoa(int(math.Ceil(used))) + "m",
+		cores(int64(math.Ceil(used))),
 		percent(used, float64(u.Processors)*1000),
-		strconv.FormatInt(u.WorkingSet>>20, 10) + "Mi",
+		memory(u.WorkingSet),
 		percent(float64(u.WorkingSet), float64(u.Total)),
 	})
 }

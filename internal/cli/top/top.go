@@ -24,6 +24,7 @@ import (
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/status/summary"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Usage is a running container and its resource usage.
@@ -76,10 +77,8 @@ func Measure(ctx context.Context, all []Usage, interval time.Duration) ([]Usage,
 	if err := read(func(t *Usage) *cgroup.Usage { return &t.before }); err != nil {
 		return nil, err
 	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(interval):
+	if err := sys.Sleep(ctx, interval); err != nil {
+		return nil, err
 	}
 	elapsed := time.Since(start)
 	if err := read(func(t *Usage) *cgroup.Usage { return &t.after }); err != nil {
@@ -139,8 +138,8 @@ func Print(out io.Writer, all []Usage, f Options) error {
 		rows = append(rows, []string{
 			t.pod.Name,
 			t.name,
-			strconv.FormatInt(t.millicores, 10) + "m",
-			strconv.FormatInt(t.after.WorkingSet>>20, 10) + "Mi",
+			cores(t.millicores),
+			memory(t.after.WorkingSet),
 		})
 	}
 	if f.AllNamespaces {
@@ -154,3 +153,8 @@ func Print(out io.Writer, all []Usage, f Options) error {
 	}
 	return printers.Rows(out, rows...)
 }
+
+// cores returns thousandths of a processor as kubectl top does, memory a number of bytes.
+func cores(milli int64) string { return strconv.FormatInt(milli, 10) + "m" }
+
+func memory(bytes int64) string { return strconv.FormatInt(bytes>>20, 10) + "Mi" }
