@@ -1,5 +1,7 @@
 package embedded
 
+import "crypto/sha256"
+
 // WithoutProgram makes this program itself the shim, as in a build without make.
 func WithoutProgram() { shimProgram = nil }
 
@@ -8,5 +10,5 @@ func ShimProgram() ([]byte, error) {
 	if len(shimProgram) == 0 {
 		return nil, nil
 	}
-	return decompressed(shimProgram[32:])
+	return decompressed(shimProgram[sha256.Size:])
 }

@@ -40,23 +40,13 @@ func TestInstallShim(t *testing.T) {
 		"cut off":        func() error { return os.Truncate(path, 1<<20) },
 		"empty":          func() error { return os.Truncate(path, 0) },
 		"not executable": func() error { return os.Chmod(path, 0o644) },
-		"a link":         func() error { return os.Rename(path, path+".1") },
+		"a link":         func() error { return errors.Join(os.Rename(path, path+".1"), os.Symlink(path+".1", path)) },
 		"an older podrun": func() error {
-			return os.Remove(path)
+			return errors.Join(os.Remove(path), sys.LinkSelf(path))
 		},
 	} {
 		if err := change(); err != nil {
 			t.Fatal(err)
-		}
-		switch name {
-		case "a link":
-			if err := os.Symlink(path+".1", path); err != nil {
-				t.Fatal(err)
-			}
-		case "an older podrun":
-			if err := sys.LinkSelf(path); err != nil {
-				t.Fatal(err)
-			}
 		}
 		if _, got := install(); !bytes.Equal(got, program) {
 			t.Errorf("%s: %d bytes afterwards, want %d", name, len(got), len(program))

@@ -457,26 +457,32 @@ func (b *Bridge) dismantle(outside *netlink.Handle) error {
 // process may be killed when the rules are gone and the bridge is not. The rest is done at the same time, because the
 // kernel waits long for both.
 func (b *Bridge) remove(outside *netlink.Handle, bridge string) error {
-	switch link, err := outside.LinkByName(bridge); {
-	case err == nil:
-		if err := outside.LinkSetDown(link); err != nil && !errors.Is(err, unix.ENODEV) {
-			return fmt.Errorf("setting link %s down: %w", bridge, err)
-		}
-	case !netdev.IsNotFound(err):
+	link, err := outside.LinkByName(bridge)
+	if netdev.IsNotFound(err) {
+		b.removeRules(bridge)
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	var links sync.WaitGroup
-	var err error
-	links.Go(func() { err = removeLink(outside, bridge) })
-	// By this thread, which a test has put into another network namespace.
+	if err := outside.LinkSetDown(link); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("setting link %s down: %w", bridge, err)
+	}
+	var removal sync.WaitGroup
+	removal.Go(func() { err = deleteLink(outside, link) })
+	b.removeRules(bridge) // by this thread, which a test has put into another network namespace
+	removal.Wait()
+	return err
+}
+
+// removeRules removes all rules for a bridge. What is left of them does no harm without it.
+func (b *Bridge) removeRules(bridge string) {
 	if err := removeTables(bridge); err != nil {
 		b.log.Debug("nftables tables were not removed", "bridge", bridge, "err", err)
 	}
 	if err := removeAccept(bridge); err != nil {
 		b.log.Debug("rules in the machine's firewall were not removed", "bridge", bridge, "err", err)
 	}
-	links.Wait()
-	return err
 }
 
 // hint adds a remedy to an error which says that podrun may not create a bridge on this machine.

@@ -146,11 +146,17 @@ func removeLink(outside *netlink.Handle, name string) error {
 	if netdev.IsNotFound(err) {
 		return nil
 	}
-	if err == nil {
-		err = outside.LinkDel(link)
-	}
-	if err != nil && !errors.Is(err, unix.ENODEV) { // the kernel may remove it meanwhile, with the pod's end
+	if err != nil {
 		return fmt.Errorf("removing link %s: %w", name, err)
+	}
+	return deleteLink(outside, link)
+}
+
+// deleteLink is removeLink for a link that was there.
+func deleteLink(outside *netlink.Handle, link netlink.Link) error {
+	// The kernel may remove it meanwhile, with the pod's end.
+	if err := outside.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("removing link %s: %w", link.Attrs().Name, err)
 	}
 	return nil
 }

@@ -221,7 +221,8 @@ func view(peers []peer, from string) string {
 		for _, e := range peers[i].entries(from) {
 			b.WriteString(e.IP)
 			for _, name := range e.Names {
-				b.WriteString(" " + name)
+				b.WriteByte(' ')
+				b.WriteString(name)
 			}
 			b.WriteByte('\n')
 		}

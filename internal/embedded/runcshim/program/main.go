@@ -21,21 +21,20 @@ const processors = "1"
 
 func main() {
 	runtime.MemProfileRate = 0 // nobody reads the profile
-	if runcshim.Serves(os.Args[1:]) && os.Getenv("GOMAXPROCS") != processors {
-		again()
-	}
 	if runcshim.Serves(os.Args[1:]) {
-		// Go has read it. runc and hooks inherit what containerd gives to its shims' children.
-		_ = os.Setenv("GOMAXPROCS", "4")
+		limit()
 	}
 	os.Exit(runcshim.Main(context.Background(), os.Args[1:]))
 }
 
-// again starts this process anew. It returns if that is not possible; the process works as it is, too.
-func again() {
-	program, err := os.Executable()
-	if err != nil || os.Setenv("GOMAXPROCS", processors) != nil {
-		return
+// limit starts this process anew with its number of processors, unless it has that. If it cannot be
+// started, it works as it is, too.
+func limit() {
+	if os.Getenv("GOMAXPROCS") != processors {
+		if program, err := os.Executable(); err == nil && os.Setenv("GOMAXPROCS", processors) == nil {
+			_ = unix.Exec(program, os.Args, os.Environ())
+		}
 	}
-	_ = unix.Exec(program, os.Args, os.Environ())
+	// Go has read it. runc and hooks inherit what containerd gives to its shims' children.
+	_ = os.Setenv("GOMAXPROCS", "4")
 }
