@@ -178,7 +178,7 @@ func loadOf(dir string) (l load, err error) {
 
 // headings are those of the page's sections, in their order. What precedes the first belongs to the
 // main measurement.
-var headings = []string{jobsHeading, idleHeading, scaleHeading, relistHeading}
+var headings = []string{jobsHeading, probesHeading, idleHeading, scaleHeading, relistHeading}
 
 // writeSection replaces a section of the markdown file and leaves the others unchanged.
 func writeSection(markdown, heading, section string) error {
@@ -226,16 +226,26 @@ const idleHeading = "\n\n## Idle pods\n"
 //go:embed idle.md
 var idleSection string
 
-const scaleHeading = "\n\n## Scale\n"
+const (
+	scaleHeading  = "\n\n## Scale\n"
+	probesHeading = "\n\n## Probes\n"
+)
 
 //go:embed scale.md
 var scaleSection string
 
-// writeScale writes the rows that e2e's TestScale has printed.
-func writeScale(o options) error {
-	rows, err := os.ReadFile(o.scale)
+//go:embed probes.md
+var probesSection string
+
+// writeRows writes rows that tests have printed as a section of the page.
+func writeRows(o options) error {
+	rows, err := os.ReadFile(o.rows)
 	if err != nil {
 		return err
 	}
-	return writeSection(o.markdown, scaleHeading, fmt.Sprintf(scaleSection, rows))
+	heading, section := scaleHeading, scaleSection
+	if o.probes {
+		heading, section = probesHeading, probesSection
+	}
+	return writeSection(o.markdown, heading, fmt.Sprintf(section, rows))
 }

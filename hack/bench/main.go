@@ -33,8 +33,8 @@ type options struct {
 	rounds, manyRounds, pods int
 	idle                     time.Duration
 	relist, pulls, network   bool
-	idlePods, jobs           bool
-	scale                    string
+	idlePods, jobs, probes   bool
+	rows                     string
 }
 
 func main() {
@@ -51,7 +51,8 @@ func main() {
 	flag.BoolVar(&o.network, "network", false, "measure only how podrun's own bridge connects pods")
 	flag.BoolVar(&o.pulls, "pulls", false, "measure only image pulls, against those of ctr")
 	flag.BoolVar(&o.jobs, "jobs", false, "measure only jobs that end and the removal of pods")
-	flag.StringVar(&o.scale, "scale", "", "write the rows in this `file` as the page's section on scale, and end")
+	flag.StringVar(&o.rows, "rows", "", "write the rows in this `file` as the page's section on scale, and end")
+	flag.BoolVar(&o.probes, "probes", false, "the rows are those of the section on probes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -63,8 +64,8 @@ func main() {
 
 // run sets up the environment, measures, prints and cleans up.
 func run(ctx context.Context, o options) (err error) {
-	if o.scale != "" {
-		return writeScale(o)
+	if o.rows != "" {
+		return writeRows(o)
 	}
 	dir, err := os.MkdirTemp("", "pb")
 	if err != nil {

@@ -10,9 +10,12 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/test/usage"
 )
 
-// BenchmarkAsk measures one request of each kind that podrun makes itself, including the server.
+// BenchmarkAsk measures one request of each kind that podrun makes itself, including the server, by time and by the CPU
+// time of all processes of the machine.
 func BenchmarkAsk(b *testing.B) {
 	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer web.Close()
@@ -37,11 +40,20 @@ func BenchmarkAsk(b *testing.B) {
 			case "grpc":
 				spec.GRPC = &v1.GRPCAction{Port: port.IntVal}
 			}
-			for b.Loop() {
+			was, err := usage.Machine()
+			if err != nil {
+				b.Fatal(err)
+			}
+			for range b.N {
 				if a := p.ask(b.Context(), &target, spec); a.outcome != succeeded {
 					b.Fatal(a)
 				}
 			}
+			now, err := usage.Machine()
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric((now-was).Seconds()*1000/float64(b.N), "cpu-ms/op")
 		})
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	osexec "os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
@@ -21,6 +23,7 @@ import (
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
+	"podrun.io/podrun/internal/test/usage"
 )
 
 // BenchmarkStart measures the start of a container, from nothing to a running process, with the
@@ -61,9 +64,9 @@ func BenchmarkStart(b *testing.B) {
 	})
 }
 
-// BenchmarkExec measures a command in a running container, as exec probes run it: with containerd's
-// client alone, on a task that it has already loaded and without output (floor), and with podrun,
-// with the command's output.
+// BenchmarkExec measures a command in a running container, as exec probes run it, by time and by the
+// CPU time of all processes of the machine: runc alone (floor), containerd's client alone on a task that
+// it has already loaded and without output, and podrun with the command's output.
 func BenchmarkExec(b *testing.B) {
 	d := daemontest.Embedded(b)
 	r := connect(b, d)
@@ -77,16 +80,41 @@ func BenchmarkExec(b *testing.B) {
 		b.Fatal(err)
 	}
 	id := o.Containers[0].ID
-	b.Run("floor", func(b *testing.B) { benchExecFloor(b, d, id) })
-	b.Run("podrun", func(b *testing.B) {
+	measured := func(name string, run func(b *testing.B)) {
+		b.Run(name, func(b *testing.B) {
+			was := cpuOfAll(b)
+			run(b)
+			b.ReportMetric((cpuOfAll(b)-was).Seconds()*1000/float64(b.N), "cpu-ms/op")
+		})
+	}
+	measured("runc", func(b *testing.B) {
+		for range b.N {
+			state := filepath.Join(d.Dirs.Runc(), containerd.DefaultNamespace)
+			if out, err := osexec.Command("runc", "--root", state, "exec", id, "true").CombinedOutput(); err != nil {
+				b.Fatal(err, string(out))
+			}
+		}
+	})
+	measured("client", func(b *testing.B) { benchExecFloor(b, d, id) })
+	measured("podrun", func(b *testing.B) {
 		for range b.N {
 			var out bytes.Buffer
-			if code, err := r.Exec(b.Context(), id, []string{"true"}, runtime.ExecIO{Stdout: &out, Stderr: &out}); err != nil || code != 0 {
+			streams := runtime.ExecIO{Stdout: &out, Stderr: &out, Brief: true}
+			if code, err := r.Exec(b.Context(), id, []string{"true"}, streams); err != nil || code != 0 {
 				b.Fatal(code, err)
 			}
 		}
 	})
 	benchClear(b, r, p)
+}
+
+// cpuOfAll returns the CPU time that all processes of the machine have used, also those that ended.
+func cpuOfAll(b *testing.B) time.Duration {
+	used, err := usage.Machine()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return used
 }
 
 func benchExecFloor(b *testing.B, d daemontest.Daemon, id string) {

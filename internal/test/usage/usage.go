@@ -48,3 +48,22 @@ func CPU(pid int) (time.Duration, error) {
 	}
 	return sum, nil
 }
+
+// Machine returns the CPU time of all processes of the machine, also of those that have ended.
+func Machine() (time.Duration, error) {
+	if data, err := os.ReadFile("/sys/fs/cgroup/cpuacct/cpuacct.usage"); err == nil {
+		ns, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+		return time.Duration(ns), err
+	}
+	data, err := os.ReadFile("/sys/fs/cgroup/cpu.stat")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		if text, is := strings.CutPrefix(line, "usage_usec "); is {
+			us, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+			return time.Duration(us) * time.Microsecond, err
+		}
+	}
+	return 0, fmt.Errorf("cpu.stat has no usage_usec")
+}
