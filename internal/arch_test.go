@@ -218,7 +218,7 @@ var only = map[string]string{
 	"github.com/containerd/containerd/v2/plugins/": "internal/embedded",
 	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/shimpool internal/runtime/containerd/start internal/runtime/containerd/exec internal/runtime/containerd/stop internal/runtime/containerd/resources internal/runtime/containerd/orphan internal/runtime/containerd/instance internal/runtime/containerd/daemontest internal/embedded internal/embedded/runcshim internal/embedded/transfer hack/bench",
 	// sys.Program runs what is not podrun's own; the others run this program, or look for runc.
-	"os/exec": "internal/sys internal/embedded internal/secretenv internal/test/testlogind internal/test/testimage internal/test/testcontainerd internal/network/nettest internal/runtime/containerd/exec hack/bench",
+	"os/exec": "internal/sys internal/embedded internal/secretenv internal/test/testlogind internal/test/testimage internal/test/testcontainerd internal/network/nettest hack/bench",
 
 	"github.com/spf13/cobra":                           "cmd hack/pages",
 	"github.com/prometheus/client":                     "internal/server/metrics",

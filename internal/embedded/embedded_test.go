@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/errdefs"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/embedded"
@@ -107,6 +108,59 @@ func TestEnsureWhileEnding(t *testing.T) {
 		}
 		l.Close()
 		time.Sleep(grace - 20*time.Millisecond + time.Duration(i)*5*time.Millisecond)
+	}
+}
+
+// TestWarm: a daemon that nothing needs is found by the next client for a while, but not one whose directories
+// were removed.
+func TestWarm(t *testing.T) {
+	for _, removed := range []string{"", "root", "run"} {
+		t.Run("removed "+removed, func(t *testing.T) {
+			t.Parallel()
+			o := options(t)
+			o.Args[0] = "serve-long"
+			l, err := embedded.Ensure(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pid := daemonPID(t, o.Dirs)
+			l.Close()
+			time.Sleep(grace)
+			switch removed {
+			case "root":
+				err = os.RemoveAll(o.Dirs.Root)
+			case "run":
+				err = os.RemoveAll(o.Dirs.Run)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if removed == "run" { // the root directory has one daemon at a time
+				eventually(t, "it ends", func() bool { return syscall.Kill(pid, 0) != nil })
+			}
+			ctx, c := dial(t, ensure(t, o))
+			if _, err := c.ContentStore().Status(ctx, "none"); !errdefs.IsNotFound(err) {
+				t.Errorf("its data: %v", err)
+			}
+			if found := daemonPID(t, o.Dirs) == pid; found != (removed == "") {
+				t.Errorf("the same daemon: %t", found)
+			}
+		})
+	}
+}
+
+// TestDataRemovedInUse: a client is not given a daemon whose data was removed, also if another client uses it.
+func TestDataRemovedInUse(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	ensure(t, o)
+	if err := os.RemoveAll(o.Dirs.Root); err != nil {
+		t.Fatal(err)
+	}
+	_, err := embedded.Ensure(t.Context(), o)
+	want := fmt.Sprintf("were removed while it runs: end the programs that use it, then its process %d", daemonPID(t, o.Dirs))
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 // startTimeout bounds Ensure. A daemon with many shims to adopt needs some tenths of a second.
@@ -46,6 +48,9 @@ func Ensure(ctx context.Context, o Options) (*Lease, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	if err := withoutData(ctx, o.Dirs); err != nil {
+		return nil, err
+	}
 	// From here on, a running daemon does not exit. If one is just exiting, this waits until it
 	// has.
 	users, err := acquire(ctx, usersLock(o.Dirs), unix.LOCK_SH)
@@ -65,6 +70,24 @@ func Ensure(ctx context.Context, o Options) (*Lease, error) {
 		return nil, err
 	}
 	return &Lease{address: o.Dirs.Embedded().Socket(), snapshotter: snapshotter, users: fd}, nil
+}
+
+// endTime is how long Ensure waits for the end of a daemon whose data was removed. If nobody uses it, it ends
+// within reachPoll.
+const endTime = 5 * reachPoll
+
+// withoutData waits until no daemon runs whose data was removed: it would answer, but fail in everything.
+func withoutData(ctx context.Context, d layout.Dirs) error {
+	for deadline := time.Now().Add(endTime); dataRemoved(d) && PID(d) != 0; {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the files of podrun's containerd in %s were removed while it runs: end the programs that use it, "+
+				"then its process %d", d.Root, PID(d))
+		}
+		if err := pause(ctx, lockPoll); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // answering returns when the daemon answers. It starts the daemon if none runs.

@@ -43,11 +43,13 @@ func becomesIdle(ctx context.Context, o Options, users *os.File) (bool, error) {
 	if err := flock(users, unix.LOCK_UN); err != nil {
 		return false, err
 	}
-	if isUnreachable(o, users) { // no client can come any more
-		return true, nil
-	}
-	if err := pause(ctx, o.IdleGrace); err != nil {
-		return false, err
+	for rest := o.IdleGrace; rest > 0; rest -= reachPoll {
+		if isUnreachable(o, users) { // no client can come any more
+			return true, nil
+		}
+		if err := pause(ctx, min(rest, reachPoll)); err != nil {
+			return false, err
+		}
 	}
 	if isUnreachable(o, users) {
 		return true, nil
@@ -90,10 +92,11 @@ func becomesIdle(ctx context.Context, o Options, users *os.File) (bool, error) {
 }
 
 // isUnreachable reports whether the file of the users' lock is no longer at the path where clients
-// open it. Then the daemon's directory was removed and no client can come any more; a daemon that
-// went on would block the root directory for others.
+// open it, or the daemon's data was removed. In the first case no client can come any more, and a
+// daemon that went on would block the root directory for others; in the second it can do nothing for
+// a client.
 func isUnreachable(o Options, users *os.File) bool {
-	return sys.Elsewhere(users, usersLock(o.Dirs))
+	return sys.Elsewhere(users, usersLock(o.Dirs)) || dataRemoved(o.Dirs)
 }
 
 // alone blocks until no client holds the users' lock and acquires it exclusively. Waiting for a

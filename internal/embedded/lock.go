@@ -134,6 +134,12 @@ func Running(d layout.Dirs) bool {
 	return l.Type != unix.F_UNLCK
 }
 
+// dataRemoved reports whether the root directory does not have the files of a daemon that runs.
+func dataRemoved(d layout.Dirs) bool {
+	_, err := os.Lstat(rootLock(d))
+	return errors.Is(err, os.ErrNotExist)
+}
+
 // PID returns the process ID of the daemon of these directories, 0 if none runs. A daemon that is just
 // starting may not have a process ID yet.
 func PID(d layout.Dirs) int {

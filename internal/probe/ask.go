@@ -77,7 +77,7 @@ func (k *asker) askExec(ctx context.Context, t *Target, action *v1.ExecAction, t
 	defer cancel()
 	out := limitedBuffer{left: mostAnswer}
 	code, err := k.exec.Exec(limited, t.ID, command, runtime.ExecIO{
-		Stdout: &out, Stderr: &out, Brief: true,
+		Stdout: &out, Stderr: &out,
 	})
 	switch {
 	case ctx.Err() != nil:

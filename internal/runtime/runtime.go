@@ -148,10 +148,6 @@ type Images interface {
 type ExecIO struct {
 	Stdin          io.Reader // nil: none
 	Stdout, Stderr io.Writer
-	// Brief: the command is expected to end soon, as a probe's, and its exit code is not needed if podrun
-	// ends. It may be run with less effort, and then has not ended before its output is closed, as an exec
-	// probe in Kubernetes (containerd's drain_exec_sync_io_timeout).
-	Brief bool
 	// TTY gives the process a terminal. Stderr is then unused.
 	TTY bool
 	// Size is the initial size of the terminal; zero if it is not known.

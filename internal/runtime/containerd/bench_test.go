@@ -99,7 +99,7 @@ func BenchmarkExec(b *testing.B) {
 	measured("podrun", func(b *testing.B) {
 		for range b.N {
 			var out bytes.Buffer
-			streams := runtime.ExecIO{Stdout: &out, Stderr: &out, Brief: true}
+			streams := runtime.ExecIO{Stdout: &out, Stderr: &out}
 			if code, err := r.Exec(b.Context(), id, []string{"true"}, streams); err != nil || code != 0 {
 				b.Fatal(code, err)
 			}

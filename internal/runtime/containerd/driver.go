@@ -172,9 +172,7 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 		Client: c, Lookup: d.lookup, Orphans: d.orphans, Files: d.files, Records: d.records, Log: o.Log,
 	})
 	d.Stopper = stop.New(remover)
-	d.Execer = exec.NewExecer(exec.Options{
-		Client: c, Dirs: o.Dirs, Namespace: o.Namespace, OwnDaemon: o.Address == o.Dirs.Embedded().Socket(), Log: o.Log,
-	})
+	d.Execer = exec.NewExecer(exec.Options{Client: c, Dirs: o.Dirs, Log: o.Log})
 	d.Attacher = exec.NewAttacher(c, d.lookup)
 	d.Importer = legacy.New(legacy.Options{Client: c, Dirs: o.Dirs, Sandboxes: o.Sandboxes, Log: o.Log})
 	d.connectStarters(machine, handlers, remover)

@@ -23,22 +23,13 @@ func testExec(t *testing.T, s subject) {
 	if err != nil || code != 9 || out.String() != "given\n" || errOut.String() != "bad\n" {
 		t.Errorf("%d, %v, %q, %q", code, err, out.String(), errOut.String())
 	}
-	out.Reset()
-	errOut.Reset()
-	code, err = s.Exec(t.Context(), c.ID, []string{"sh", "-c", "cat; echo good; echo bad >&2; exit 9"},
-		runtime.ExecIO{Stdout: &out, Stderr: &errOut, Brief: true})
-	if err != nil || code != 9 || out.String() != "good\n" || errOut.String() != "bad\n" {
-		t.Errorf("brief: %d, %v, %q, %q", code, err, out.String(), errOut.String())
+	_, err = s.Exec(t.Context(), c.ID, []string{NoSuchCommand}, runtime.ExecIO{})
+	if err == nil || !strings.Contains(err.Error(), NoSuchCommand) {
+		t.Errorf("a command that is not there: %v", err)
 	}
-	for _, brief := range []bool{false, true} {
-		_, err := s.Exec(t.Context(), c.ID, []string{NoSuchCommand}, runtime.ExecIO{Brief: brief})
-		if err == nil || !strings.Contains(err.Error(), NoSuchCommand) {
-			t.Errorf("a command that is not there (brief: %t): %v", brief, err)
-		}
-		code, err := s.Exec(t.Context(), c.ID, []string{"sh", "-c", "kill -9 $$"}, runtime.ExecIO{Brief: brief})
-		if code != 137 || err != nil {
-			t.Errorf("a command that is killed (brief: %t): %d, %v", brief, code, err)
-		}
+	code, err = s.Exec(t.Context(), c.ID, []string{"sh", "-c", "kill -9 $$"}, runtime.ExecIO{})
+	if code != 137 || err != nil {
+		t.Errorf("a command that is killed: %d, %v", code, err)
 	}
 	resize := make(chan runtime.TermSize, 1)
 	resize <- runtime.TermSize{Width: 101, Height: 33}
@@ -59,23 +50,20 @@ func testExecCancelled(t *testing.T, s subject) {
 	}
 	p := s.newPod("web-node", "uid-exec-cut", "main")
 	c := s.start(t, s.ready(t, p))
-	for _, brief := range []bool{false, true} {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		done := make(chan error, 1)
-		go func() {
-			_, err := s.Exec(ctx, c.ID, []string{"sleep", "12345"}, runtime.ExecIO{Brief: brief})
-			done <- err
-		}()
-		runs := func() bool { return s.exec(t, c.ID, "ps | grep -q '[s]leep 12345'") == 0 }
-		eventually(t, "the command runs", runs)
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v (brief: %t)", err, brief)
-		}
-		if runs() {
-			t.Errorf("the command outlived its context (brief: %t)", brief)
-		}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Exec(ctx, c.ID, []string{"sleep", "12345"}, runtime.ExecIO{})
+		done <- err
+	}()
+	runs := func() bool { return s.exec(t, c.ID, "ps | grep -q '[s]leep 12345'") == 0 }
+	eventually(t, "the command runs", runs)
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if runs() {
+		t.Error("the command outlived its context")
 	}
 	s.remove(t, p)
 }
@@ -96,8 +84,6 @@ func testExecUnheard(t *testing.T, s subject) {
 	for i, streams := range []runtime.ExecIO{
 		{Stdout: nobody{}},
 		{Stderr: nobody{}},
-		{Stdout: nobody{}, Brief: true},
-		{Stderr: nobody{}, Brief: true},
 		{Stdout: nobody{}, TTY: true},
 		{Stdout: nobody{}, Stdin: strings.NewReader("x")},
 	} {
@@ -120,18 +106,9 @@ func testExecUnheard(t *testing.T, s subject) {
 	// open.
 	began := time.Now()
 	var out bytes.Buffer
-	leaving := []string{"sh", "-c", "sleep 4321 & echo left; exit 3"}
-	code, err := s.Exec(t.Context(), c.ID, leaving, runtime.ExecIO{Stdout: &out})
+	code, err := s.Exec(t.Context(), c.ID, []string{"sh", "-c", "sleep 4321 & echo left; exit 3"}, runtime.ExecIO{Stdout: &out})
 	if code != 3 || err != nil || out.String() != "left\n" {
 		t.Errorf("%d, %v, %q", code, err, out.String())
-	}
-	// A brief command has not ended as long as its output is open, but it does not outlive its context.
-	out.Reset()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	_, err = s.Exec(ctx, c.ID, leaving, runtime.ExecIO{Stdout: &out, Brief: true})
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) || out.String() != "left\n" {
-		t.Errorf("brief: %v, %q", err, out.String())
 	}
 	if took := time.Since(began); took > 8*time.Second {
 		t.Errorf("it took %s", took)

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -51,25 +50,19 @@ const (
 // started.
 const ownTime = 100 * time.Millisecond
 
-// Options configure an Execer. Client, Dirs, Namespace and Log are required.
+// Options configure an Execer. All are required.
 type Options struct {
 	Client *daemon.Client
 	Dirs   layout.Dirs
-	// Namespace is the containerd namespace.
-	Namespace string
-	// OwnDaemon: containerd is podrun's own, so that its shims find the same runc as podrun does.
-	OwnDaemon bool
-	Log       *slog.Logger
+	Log    *slog.Logger
 }
 
 // Execer runs commands in containers. Its methods may be called concurrently.
 type Execer struct {
-	client    *daemon.Client
-	pipes     *pipes.Pipes
-	dirs      layout.Dirs
-	namespace string
-	ownDaemon bool
-	log       *slog.Logger
+	client *daemon.Client
+	pipes  *pipes.Pipes
+	dirs   layout.Dirs
+	log    *slog.Logger
 	// confinementChecked is set when exec is known to run commands inside the containers; see
 	// confined.
 	confinementChecked atomic.Bool
@@ -77,10 +70,7 @@ type Execer struct {
 
 // NewExecer returns an Execer.
 func NewExecer(o Options) *Execer {
-	return &Execer{
-		client: o.Client, pipes: pipes.New(o.Dirs.Fifos()), dirs: o.Dirs,
-		namespace: o.Namespace, ownDaemon: o.OwnDaemon, log: o.Log,
-	}
+	return &Execer{client: o.Client, pipes: pipes.New(o.Dirs.Fifos()), dirs: o.Dirs, log: o.Log}
 }
 
 // AdoptPipes opens the pipes of commands that a killed podrun has left: one that nobody reads may
@@ -94,30 +84,15 @@ func (x *Execer) ClosePipes() error { return x.pipes.Close() }
 func (x *Execer) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {
 	ctx, cut := context.WithCancelCause(x.client.Context(ctx))
 	defer cut(nil)
-	to, err := x.target(ctx, id)
+	process, t, runc, err := x.target(ctx, id)
 	if err != nil {
 		return 0, daemon.Mapped("exec in "+id, err)
 	}
-	process := to.process
-	process.Args, process.Terminal = cmd, streams.TTY
+	if err := x.confined(int(t.Pid())); err != nil {
+		return 0, fmt.Errorf("exec in %s: %w", id, err)
+	}
 	streams.Stdout, streams.Stderr = failingWriter(streams.Stdout, cut), failingWriter(streams.Stderr, cut)
-	b, isBrief := x.brief(to.record, process, streams)
-	var t client.Task
-	if !isBrief || !x.confinementChecked.Load() {
-		if t, err = to.container.Task(ctx, nil); err != nil {
-			return 0, daemon.Mapped("exec in "+id, err)
-		}
-		if err := x.confined(int(t.Pid())); err != nil {
-			return 0, fmt.Errorf("exec in %s: %w", id, err)
-		}
-	}
-	dir, err := x.pipes.Dir()
-	if err != nil {
-		return 0, err
-	}
-	if isBrief {
-		return b.run(ctx, dir)
-	}
+	process.Args, process.Terminal = cmd, streams.TTY
 	ended, owned := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(owned) })
 	defer release()
@@ -126,6 +101,10 @@ func (x *Execer) Exec(ctx context.Context, id string, cmd []string, streams runt
 		// leave the process behind: so no output is passed on before the process is certain to end
 		// with podrun.
 		streams.Stdout, streams.Stderr = &gated{streams.Stdout, owned}, &gated{streams.Stderr, owned}
+	}
+	dir, err := x.pipes.Dir()
+	if err != nil {
+		return 0, err
 	}
 	opts := []cio.Opt{
 		cio.WithFIFODir(dir), cio.WithStreams(input(streams.Stdin, ended), streams.Stdout, streams.Stderr),
@@ -138,7 +117,7 @@ func (x *Execer) Exec(ctx context.Context, id string, cmd []string, streams runt
 		}
 	}
 	creator := cio.NewCreator(opts...)
-	if streams.Stdin == nil && !streams.TTY && instance.IsRunc(to.record.Runtime.Name) {
+	if streams.Stdin == nil && !streams.TTY && runc {
 		creator = withoutStdin(creator)
 	}
 	p, err := t.Exec(ctx, "exec-"+rand.Text(), process, creator)
@@ -157,11 +136,11 @@ func (x *Execer) Exec(ctx context.Context, id string, cmd []string, streams runt
 // WorkingDir returns the directory of a container in which its commands begin: that of its manifest or image, wherever
 // its process is now.
 func (x *Execer) WorkingDir(ctx context.Context, id string) (string, error) {
-	to, err := x.target(x.client.Context(ctx), id)
+	process, _, _, err := x.target(x.client.Context(ctx), id)
 	if err != nil {
 		return "", daemon.Mapped("reading the spec of "+id, err)
 	}
-	return to.process.Cwd, nil
+	return process.Cwd, nil
 }
 
 // confined returns an error if a command would run outside the container of the given process. It
@@ -239,41 +218,35 @@ func (w *cancellingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// target is the container in which a command is to run.
-type target struct {
-	container client.Container
-	record    containers.Container
-	// process is the process of the container's spec, on which the command is based.
-	process *specs.Process
-}
-
-// target returns the container with the given ID. Probes call it again and again, so it requests the
+// target returns the process of the instance's spec, on which a command that is to run in the
+// instance is based, and the instance's task. Probes call it again and again, so it requests the
 // record only once.
-func (x *Execer) target(ctx context.Context, id string) (target, error) {
+func (x *Execer) target(ctx context.Context, id string) (p *specs.Process, t client.Task, runc bool, err error) {
 	c, err := x.client.LoadContainer(ctx, id)
 	if err != nil {
-		return target{}, err
+		return nil, nil, false, err
 	}
 	record, err := c.Info(ctx, client.WithoutRefreshedMetadata)
 	if err != nil {
-		return target{}, err
+		return nil, nil, false, err
 	}
 	if !instance.Ours(record) {
-		return target{}, fmt.Errorf("container %s is not podrun's", id)
+		return nil, nil, false, fmt.Errorf("container %s is not podrun's", id)
 	}
 	var spec struct {
 		Process *specs.Process `json:"process"`
 	}
 	if err := json.Unmarshal(record.Spec.GetValue(), &spec); err != nil {
-		return target{}, fmt.Errorf("reading the spec: %w", err)
+		return nil, nil, false, fmt.Errorf("reading the spec: %w", err)
 	}
 	if spec.Process == nil {
-		return target{}, errors.New("the spec has no process")
+		return nil, nil, false, errors.New("the spec has no process")
 	}
 	if err := x.legacyWithheld(record, spec.Process); err != nil {
-		return target{}, err
+		return nil, nil, false, err
 	}
-	return target{c, record, spec.Process}, nil
+	t, err = c.Task(ctx, nil)
+	return spec.Process, t, instance.IsRunc(record.Runtime.Name), err
 }
 
 // gated is a writer that blocks until open is closed.
