@@ -67,7 +67,7 @@ verify: update ## check that what is generated is up to date
 	@new=$$(git ls-files --others --exclude-standard); [ -z "$$new" ] || { echo "generated but not checked in:" $$new; exit 1; }
 
 e2e: build ## run podrun end to end on the embedded, a stock and Debian's containerd, and in a container (root)
-	@scripts/deps.sh runc busybox docker-registry prometheus dbus-daemon chromium rsyslogd
+	@scripts/deps.sh runc busybox docker-registry prometheus dbus-daemon chromium
 	@scripts/e2e.sh
 
 security: build ## run every attack that docs/security.md names, on real containers (root)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,63 +111,107 @@ func TestLogLinks(t *testing.T) {
 	n.linked("nobody's pods", map[string]string{"etcd-n_kube-system_etcd": etcd})
 }
 
-// TestCollector: a real log collector that reads the links as those of the kubelet collects each line once, also
-// over a restart of the container and the rotation of its log.
+// The configuration of promtail for a machine without an API server: the links, the CRI format, and labels from the
+// names of the links.
+const promtailConfig = `
+server: {http_listen_address: 127.0.0.1, http_listen_port: 0, grpc_listen_port: 0}
+positions: {filename: %s}
+clients: [{url: "http://127.0.0.1:9/"}]
+scrape_configs:
+- job_name: containers
+  static_configs:
+  - labels: {__path__: %s}
+  pipeline_stages:
+  - cri: {}
+  - regex: {source: filename, expression: '/(?P<pod>[^_/]+)_(?P<namespace>[^_]+)_(?P<container>.+)-(?P<id>[0-9a-f]+)\.log$'}
+  - labels: {pod: , namespace: , container: , id: }
+`
+
+// TestCollector: promtail, which reads the links as those of the kubelet, collects each line once and in its order,
+// also over the rotation of a log, a restart of the container and the end of podrun.
 func TestCollector(t *testing.T) {
-	rsyslogd, err := exec.LookPath("rsyslogd")
-	if err != nil {
-		if rsyslogd = "/usr/sbin/rsyslogd"; exec.Command("test", "-x", rsyslogd).Run() != nil {
-			t.Skip("rsyslogd is missing: apt-get install rsyslog")
-		}
+	promtail, err := filepath.Abs("../bin/promtail")
+	must(t, err)
+	if _, err := os.Stat(promtail); err != nil {
+		t.Skip("bin/promtail is missing: scripts/e2e.sh builds it")
 	}
 	n := newNode(t)
 	must(t, os.MkdirAll(n.path("containers"), 0o755))
 	must(t, os.MkdirAll(n.path("collector"), 0o700))
-	out := n.path("collector", "out.log")
-	must(t, os.WriteFile(n.path("collector", "rsyslog.conf"), fmt.Appendf(nil, `
-global(workDirectory=%q maxMessageSize="64k")
-module(load="imfile" mode="inotify")
-input(type="imfile" file=%q tag="pods" addMetadata="on" reopenOnTruncate="on")
-template(name="line" type="string" string="%%$!metadata!filename%% %%msg%%\n")
-action(type="omfile" file=%q template="line")
-`, n.path("collector"), n.path("containers", "*.log"), out), 0o600))
+	config, out := n.path("collector", "promtail.yaml"), n.path("collector", "out")
+	must(t, os.WriteFile(config, fmt.Appendf(nil, promtailConfig, n.path("collector", "positions"), n.path("containers", "*.log")), 0o600))
+	collected, err := os.Create(out)
+	must(t, err)
+	defer collected.Close()
 	var said bytes.Buffer
-	cmd := exec.Command(rsyslogd, "-n", "-f", n.path("collector", "rsyslog.conf"), "-i", n.path("collector", "pid"))
-	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd := exec.Command(promtail, "-config.file", config, "-dry-run") // it prints what it would send
+	cmd.Stdout, cmd.Stderr = collected, &said
 	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("rsyslogd said: %s", said.String())
+			t.Logf("promtail said: %s", said.String())
 		}
 	})
-	n.write("a.yaml", manifest("a", "Always", "echo line-$(cat /proc/sys/kernel/random/uuid); "+forever))
-	n.serve()
+	rotate := "--container-log-max-size=8Ki"
+	n.write("a.yaml", manifest("a", "Always", "i=0; while :; do i=$((i+1)); echo line-$i; sleep 0.02; done"))
+	n.serve(rotate)
 	p := n.ready("a-n")
-	collected := func(attempts int) {
+	// lines are the last line of each instance, in the order of their starts, once that is at least want.
+	lines := func(instances, want int) {
 		t.Helper()
-		n.await(fmt.Sprintf("lines of %d instances", attempts), func() error {
-			text, err := os.ReadFile(out)
+		n.await(fmt.Sprintf("%d lines of instance %d", want, instances), func() error {
+			last, err := linesCollected(out)
 			if err != nil {
 				return err
 			}
-			var lines []string
-			for line := range strings.Lines(string(text)) {
-				if !strings.HasPrefix(filepath.Base(strings.Fields(line)[0]), "a-n_default_c-") {
-					return fmt.Errorf("no link of a pod's: %s", line)
-				}
-				lines = append(lines, line[strings.LastIndex(line, "line-"):])
-			}
-			slices.Sort(lines)
-			if distinct := len(slices.Compact(slices.Clone(lines))); distinct != len(lines) || len(lines) != attempts {
-				return fmt.Errorf("%q", lines)
+			if len(last) != instances || last[len(last)-1] < want {
+				return fmt.Errorf("%v", last)
 			}
 			return nil
 		})
 	}
-	collected(1)
+	lines(1, 400)
+	if rotated, err := filepath.Glob(n.path("logs", "default_a-n_*", "c", "0.log.*")); err != nil || len(rotated) == 0 {
+		t.Errorf("the log was not rotated: %v", err)
+	}
 	must(t, syscall.Kill(n.mainPID(p, "c"), syscall.SIGKILL))
 	n.restarted("a-n", 1)
-	collected(2)
+	lines(2, 50)
+	n.end(syscall.SIGKILL)
+	n.serve(rotate)
+	lines(2, 300)
+}
+
+// linesCollected returns the number of the last line of each instance. It returns an error if a line is missing, is
+// there twice, or has other labels than those of its container.
+func linesCollected(path string) (last []int, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	instances := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t") // time, labels, text
+		if len(fields) != 3 || !strings.HasSuffix(line, "\n") {
+			continue // what promtail says of its configuration, and a line that is being written
+		}
+		_, id, _ := strings.Cut(fields[1], ` id="`)
+		id, _, _ = strings.Cut(id, `"`)
+		for _, label := range []string{`container="c"`, `namespace="default"`, `pod="a-n"`, `stream="stdout"`} {
+			if !strings.Contains(fields[1], label) {
+				return nil, fmt.Errorf("no label %s: %s", label, line)
+			}
+		}
+		at, there := instances[id]
+		if !there {
+			at, last = len(last), append(last, 0)
+			instances[id] = at
+		}
+		if last[at]++; fields[2] != fmt.Sprintf("line-%d", last[at]) {
+			return nil, fmt.Errorf("line %d of instance %d is %q", last[at], at, fields[2])
+		}
+	}
+	return last, nil
 }

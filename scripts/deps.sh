@@ -18,7 +18,6 @@ for tool in "$@"; do
 	case $tool in
 	busybox) missing+=(busybox-static) ;;
 	xmllint) missing+=(libxml2-utils) ;;
-	rsyslogd) missing+=(rsyslog) ;;
 	promtool) missing+=(prometheus) ;;
 	gcc) missing+=(gcc libc6-dev) ;;
 	qemu-system-x86_64) missing+=(qemu-system-x86) ;;

@@ -60,6 +60,7 @@ func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 		return nil, err
 	}
 	defer a.close()
+	a.conn.Cool()
 	sweep(a)
 	if a.loop.Strays, err = status.Keys(o.Dirs); err != nil {
 		return nil, err

@@ -109,6 +109,7 @@ func (a *agent) once(ctx context.Context, once OnceOptions, read *sources.Once, 
 		defer close(ended)
 		defer a.close()
 		a.run(work, desired, func(context.Context) {})
+		a.conn.KeepWarm()
 	}()
 	enough := read.Follow(work, pods.SetDesired, desired)
 	outcome := pods.Wait(ctx, once)

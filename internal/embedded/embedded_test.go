@@ -111,39 +111,42 @@ func TestEnsureWhileEnding(t *testing.T) {
 	}
 }
 
-// TestWarm: a daemon that nothing needs is found by the next client for a while, but not one whose directories
-// were removed.
+// TestWarm: a daemon that is kept warm is found by the next client, but not one whose directories were removed or
+// that was cooled.
 func TestWarm(t *testing.T) {
-	for _, removed := range []string{"", "root", "run"} {
-		t.Run("removed "+removed, func(t *testing.T) {
+	for _, then := range []string{"nothing", "root removed", "run removed", "cooled"} {
+		t.Run(then, func(t *testing.T) {
 			t.Parallel()
 			o := options(t)
-			o.Args[0] = "serve-long"
 			l, err := embedded.Ensure(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			pid := daemonPID(t, o.Dirs)
-			l.Close()
-			time.Sleep(grace)
-			switch removed {
-			case "root":
-				err = os.RemoveAll(o.Dirs.Root)
-			case "run":
-				err = os.RemoveAll(o.Dirs.Run)
+			err = l.KeepWarm()
+			switch then {
+			case "cooled":
+				err = errors.Join(err, l.Cool(), l.Cool())
+			case "root removed":
+				err = errors.Join(err, os.RemoveAll(o.Dirs.Root))
+			case "run removed":
+				err = errors.Join(err, os.RemoveAll(o.Dirs.Run))
 			}
-			if err != nil {
+			if err := errors.Join(err, l.Close()); err != nil {
 				t.Fatal(err)
 			}
-			if removed == "run" { // the root directory has one daemon at a time
+			switch then {
+			case "nothing":
+				time.Sleep(5 * grace) // it has to stay: there is nothing to wait for
+			case "run removed", "cooled": // the root directory has one daemon at a time
 				eventually(t, "it ends", func() bool { return syscall.Kill(pid, 0) != nil })
 			}
 			ctx, c := dial(t, ensure(t, o))
 			if _, err := c.ContentStore().Status(ctx, "none"); !errdefs.IsNotFound(err) {
 				t.Errorf("its data: %v", err)
 			}
-			if found := daemonPID(t, o.Dirs) == pid; found != (removed == "") {
-				t.Errorf("the same daemon: %t", found)
+			if same := daemonPID(t, o.Dirs) == pid; same != (then == "nothing") {
+				t.Errorf("the same daemon: %t", same)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,7 @@ const startTimeout = 30 * time.Second
 // Lease keeps the daemon that Ensure returned it for running, until the Lease is closed or its
 // process ends. It must be used by one goroutine only.
 type Lease struct {
+	dirs        layout.Dirs
 	address     string
 	snapshotter string
 	users       int
@@ -36,6 +38,36 @@ func (l *Lease) Close() error {
 	fd := l.users
 	l.users = -1
 	return unix.Close(fd)
+}
+
+// KeepWarm makes the daemon run for a minute from now on, also if nothing needs it, so that the next client does not
+// wait for its start.
+func (l *Lease) KeepWarm() error {
+	// trusted: the daemon's directory is root's alone
+	if err := os.WriteFile(warmMark(l.dirs), nil, 0o600); err != nil {
+		return err
+	}
+	return os.Chtimes(warmMark(l.dirs), time.Time{}, time.Now())
+}
+
+// Cool takes KeepWarm back, also that of earlier clients.
+func (l *Lease) Cool() error {
+	if err := os.Remove(warmMark(l.dirs)); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// warmth returns for how long the daemon shall still run after KeepWarm.
+func warmth(d layout.Dirs) time.Duration {
+	mark, err := os.Lstat(warmMark(d))
+	if err != nil {
+		return 0
+	}
+	if since := time.Since(mark.ModTime()); since >= 0 { // else the clock was set back
+		return warmTime - since
+	}
+	return 0
 }
 
 // Ensure returns a lease of the embedded containerd of o.Dirs, which answers requests when Ensure
@@ -69,7 +101,7 @@ func Ensure(ctx context.Context, o Options) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Lease{address: o.Dirs.Embedded().Socket(), snapshotter: snapshotter, users: fd}, nil
+	return &Lease{dirs: o.Dirs, address: o.Dirs.Embedded().Socket(), snapshotter: snapshotter, users: fd}, nil
 }
 
 // endTime is how long Ensure waits for the end of a daemon whose data was removed. If nobody uses it, it ends

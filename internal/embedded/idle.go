@@ -34,8 +34,8 @@ func untilIdle(ctx context.Context, o Options, users *os.File) error {
 	}
 }
 
-// becomesIdle waits until no client holds a lease and for IdleGrace longer, then reports whether
-// still nothing needs the daemon. If so, it holds users exclusively.
+// becomesIdle waits until no client holds a lease and for IdleGrace longer, or as long as a client
+// asked for, then reports whether still nothing needs the daemon. If so, it holds users exclusively.
 func becomesIdle(ctx context.Context, o Options, users *os.File) (bool, error) {
 	if err := alone(ctx, users); err != nil {
 		return false, err
@@ -43,16 +43,17 @@ func becomesIdle(ctx context.Context, o Options, users *os.File) (bool, error) {
 	if err := flock(users, unix.LOCK_UN); err != nil {
 		return false, err
 	}
-	for rest := o.IdleGrace; rest > 0; rest -= reachPoll {
+	for begun := time.Now(); ; {
 		if isUnreachable(o, users) { // no client can come any more
 			return true, nil
+		}
+		rest := max(time.Until(begun.Add(o.IdleGrace)), warmth(o.Dirs))
+		if rest <= 0 {
+			break
 		}
 		if err := pause(ctx, min(rest, reachPoll)); err != nil {
 			return false, err
 		}
-	}
-	if isUnreachable(o, users) {
-		return true, nil
 	}
 	conn, err := dial(o.Dirs.Embedded().Socket())
 	if err != nil {

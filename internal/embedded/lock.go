@@ -22,11 +22,14 @@ import (
 //	start.lock   held by the client that starts the daemon
 //	daemon.lock  held by the daemon; contains the daemon's process ID, for users to read
 //
+// The time of the file "warm" is that of the last Lease.KeepWarm.
+//
 // The daemon holds a second daemon.lock in the root directory, which must have only one daemon as well.
 // Its second line is the daemon's run directory.
 func usersLock(d layout.Dirs) string  { return filepath.Join(d.Embedded().State(), "users.lock") }
 func startLock(d layout.Dirs) string  { return filepath.Join(d.Embedded().State(), "start.lock") }
 func daemonLock(d layout.Dirs) string { return filepath.Join(d.Embedded().State(), "daemon.lock") }
+func warmMark(d layout.Dirs) string   { return filepath.Join(d.Embedded().State(), "warm") }
 func rootLock(d layout.Dirs) string   { return filepath.Join(d.Embedded().Data(), "daemon.lock") }
 
 // lockPoll is how often a lock is tried again that other processes hold only for moments.

@@ -34,10 +34,7 @@ func TestMain(m *testing.M) {
 		os.Exit(exit)
 	}
 	if len(os.Args) == 4 && os.Args[1] == "serve" {
-		os.Exit(serve(ctx, layout.Dirs{Root: os.Args[2], Run: os.Args[3]}, grace))
-	}
-	if len(os.Args) == 4 && os.Args[1] == "serve-long" {
-		os.Exit(serve(ctx, layout.Dirs{Root: os.Args[2], Run: os.Args[3]}, embedded.DefaultIdleGrace))
+		os.Exit(serve(ctx, layout.Dirs{Root: os.Args[2], Run: os.Args[3]}))
 	}
 	if len(os.Args) == 2 && os.Args[1] == "killed" {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -45,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func serve(ctx context.Context, d layout.Dirs, grace time.Duration) int {
+func serve(ctx context.Context, d layout.Dirs) int {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))

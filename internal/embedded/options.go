@@ -25,9 +25,11 @@ var ErrNotRoot = errors.New("the embedded containerd needs root")
 // ErrRunning means that another daemon serves the same directories.
 var ErrRunning = errors.New("the embedded containerd is already running")
 
-// DefaultIdleGrace is how long a daemon runs that nothing needs: the next of a CI machine's jobs does not wait for
-// its start.
-const DefaultIdleGrace = time.Minute
+// DefaultIdleGrace is how long a daemon runs that nothing needs.
+const DefaultIdleGrace = 2 * time.Second
+
+// warmTime is how long a daemon runs that nothing needs after Lease.KeepWarm.
+const warmTime = time.Minute
 
 // maxSocketPath is the maximum length, in bytes, of the path of containerd's socket.
 const maxSocketPath = 104

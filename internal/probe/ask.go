@@ -61,8 +61,12 @@ func (k *asker) askAny(ctx context.Context, t *Target, spec *v1.Probe) answer {
 	}
 }
 
+// startLimit bounds the start of a command, as the kubelet's runtimeRequestTimeout.
+const startLimit = 2 * time.Minute
+
 // askExec runs the command in the container. If the command cannot be started, the outcome is
-// unknown, as in Kubernetes; if it exceeds the timeout, the probe has failed.
+// unknown, as in Kubernetes; if it exceeds the timeout, the probe has failed. The timeout begins when
+// the command runs, as with containerd's CRI (ExecSync).
 func (k *asker) askExec(ctx context.Context, t *Target, action *v1.ExecAction, timeout time.Duration) answer {
 	command, err := expand(action.Command, t.Container.Env)
 	if err != nil {
@@ -73,19 +77,26 @@ func (k *asker) askExec(ctx context.Context, t *Target, action *v1.ExecAction, t
 		return answer{unknown, err.Error()}
 	}
 	defer leave()
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+	limited, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	limit := time.AfterFunc(startLimit, func() { cut(context.DeadlineExceeded) })
+	defer limit.Stop()
+	timedOut := fmt.Sprintf("command %q could not be started within %s", action.Command, startLimit)
+	started := func() {
+		limit.Reset(timeout)
+		timedOut = fmt.Sprintf("command %q timed out after %s", action.Command, timeout)
+	}
 	out := limitedBuffer{left: mostAnswer}
 	code, err := k.exec.Exec(limited, t.ID, command, runtime.ExecIO{
-		Stdout: &out, Stderr: &out,
+		Stdout: &out, Stderr: &out, Started: started,
 	})
 	switch {
 	case ctx.Err() != nil:
 		return answer{unknown, ctx.Err().Error()}
 	case errors.Is(err, runtime.ErrUnavailable): // also after the timeout: the command's effect is unknown
 		return answer{unknown, err.Error()}
-	case errors.Is(limited.Err(), context.DeadlineExceeded):
-		return answer{failed, fmt.Sprintf("command %q timed out after %s", action.Command, timeout)}
+	case errors.Is(context.Cause(limited), context.DeadlineExceeded):
+		return answer{failed, timedOut}
 	case err != nil:
 		return answer{unknown, err.Error()}
 	case code != 0:

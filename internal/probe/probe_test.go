@@ -27,10 +27,21 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// execFunc is a runtime.Execer.
+// execFunc is a runtime.Execer. It starts the command "slowly" in a minute and a half, and "never" not at all.
 type execFunc func(ctx context.Context, cmd []string, out io.Writer) (int, error)
 
 func (f execFunc) Exec(ctx context.Context, _ string, cmd []string, s runtime.ExecIO) (int, error) {
+	switch {
+	case cmd[0] == "never":
+		<-ctx.Done()
+		return 0, context.Cause(ctx)
+	case cmd[0] == "slowly":
+		time.Sleep(90 * time.Second)
+		cmd = cmd[1:]
+	}
+	if s.Started != nil {
+		s.Started()
+	}
 	return f(ctx, cmd, s.Stdout)
 }
 
@@ -204,6 +215,9 @@ func TestExec(t *testing.T) {
 			{"0", succeeded, ""},
 			{"$(CODE) $(MORE) $(NONE) $$(CODE)", failed, "exit code 7: $(CODE) $(NONE) $(CODE)"},
 			{"sleep", failed, "timed out after 2s"},
+			{"slowly 0", succeeded, ""},
+			{"slowly sleep", failed, "timed out after 2s"},
+			{"never", failed, "could not be started within 2m0s"},
 			{"missing", unknown, "no such command"},
 			{"away", unknown, "unavailable"},
 		} {

@@ -148,6 +148,9 @@ type Images interface {
 type ExecIO struct {
 	Stdin          io.Reader // nil: none
 	Stdout, Stderr io.Writer
+	// Started is called once the process runs, unless it is nil. A start takes long in a container that
+	// has used up its share of a processor.
+	Started func()
 	// TTY gives the process a terminal. Stderr is then unused.
 	TTY bool
 	// Size is the initial size of the terminal; zero if it is not known.

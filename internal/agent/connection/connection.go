@@ -166,6 +166,27 @@ func (c *Connection) Close() error {
 	return err
 }
 
+// KeepWarm makes podrun's own containerd, if that is what is connected, run for a minute after its last client, for
+// the next once. c may be nil.
+func (c *Connection) KeepWarm() {
+	if c == nil || c.lease == nil {
+		return
+	}
+	if err := c.lease.KeepWarm(); err != nil {
+		c.o.Log.Debug("containerd is not kept for the next once", "err", err)
+	}
+}
+
+// Cool takes KeepWarm back. c may be nil.
+func (c *Connection) Cool() {
+	if c == nil || c.lease == nil {
+		return
+	}
+	if err := c.lease.Cool(); err != nil {
+		c.o.Log.Debug("containerd is kept for the next once", "err", err)
+	}
+}
+
 // CheckCredentials returns an error if a file cannot be used as Options.RegistryConfig.
 func CheckCredentials(path string) error { return image.Credentials{Path: path}.Check() }
 

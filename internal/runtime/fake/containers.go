@@ -315,10 +315,16 @@ func (r *Engine) Reboot(boot string) {
 }
 
 // Exec runs the Command of OnExec. Without one it returns exit code 0 at once if the instance runs.
-func (r Driver) Exec(ctx context.Context, id string, cmd []string, _ runtime.ExecIO) (int, error) {
+func (r Driver) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {
 	run, err := r.beginExec(ctx, id, cmd)
-	if run == nil || err != nil {
+	if err != nil {
 		return 0, err
+	}
+	if streams.Started != nil {
+		streams.Started()
+	}
+	if run == nil {
+		return 0, nil
 	}
 	return run(ctx, id, cmd)
 }

@@ -282,6 +282,9 @@ func (x *Execer) follow(ctx context.Context, c command) (int, error) {
 	if err := x.start(ctx, c.id, p); err != nil {
 		return 0, daemon.Mapped("starting an exec'd process", err)
 	}
+	if streams.Started != nil {
+		streams.Started()
+	}
 	in := x.ownStdin(ctx, p)
 	defer in.Close() // in may be nil
 	c.owned()
