@@ -31,11 +31,11 @@ import (
 type execFunc func(ctx context.Context, cmd []string, out io.Writer) (int, error)
 
 func (f execFunc) Exec(ctx context.Context, _ string, cmd []string, s runtime.ExecIO) (int, error) {
-	switch {
-	case cmd[0] == "never":
+	switch cmd[0] {
+	case "never":
 		<-ctx.Done()
 		return 0, context.Cause(ctx)
-	case cmd[0] == "slowly":
+	case "slowly":
 		time.Sleep(90 * time.Second)
 		cmd = cmd[1:]
 	}

@@ -51,6 +51,8 @@ type Record struct {
 	Group    string `json:"group,omitempty"`
 	Surge    bool   `json:"surge,omitempty"`
 	Sequence int    `json:"sequence,omitempty"`
+	// Ending says that the pod has yielded its ports, because it is being ended: they are never given to it again.
+	Ending bool `json:"ending,omitempty"`
 }
 
 // shares reports that two pods may have the same ports, of which one of them has them at a time. Only podrun's own
@@ -208,6 +210,13 @@ func (t *Ports) Yield(id string) error {
 
 func (t *Ports) yield(id string, held map[string]Record) error {
 	mine, next := held[id], successor(id, held)
+	if _, there := held[id]; there && !mine.Ending {
+		mine.Ending = true
+		if err := t.write(id, mine); err != nil {
+			return err
+		}
+		held[id] = mine
+	}
 	if next == "" || held[next].Sequence > mine.Sequence {
 		return nil
 	}
@@ -224,7 +233,7 @@ func (t *Ports) yield(id string, held map[string]Record) error {
 func successor(id string, held map[string]Record) (next string) {
 	mine := held[id]
 	for _, other := range slices.Sorted(maps.Keys(held)) {
-		if h := held[other]; other != id && h.Pod != mine.Pod && mine.shares(h) &&
+		if h := held[other]; other != id && h.Pod != mine.Pod && !h.Ending && mine.shares(h) &&
 			(next == "" || h.Sequence > held[next].Sequence) {
 			next = other
 		}
