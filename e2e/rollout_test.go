@@ -143,8 +143,24 @@ func TestRollingUpdate(t *testing.T) {
 		return isReady(p)
 	})
 	n.end(syscall.SIGKILL)
-	n.serve()
+	n.serve("--rollback") // which records revisions for undo
 	runs("v4")
+	// Edited again while the pod that was there for the last edit is still ending, and taken back.
+	put("v5", serves)
+	n.await("the pod of the update to be ending", func() error {
+		all := n.pods()
+		if p, of := all["web-0-n"], all["web-1-n"]; p.Labels["version"] != "v5" || of.DeletionTimestamp == nil {
+			return errors.New(asJSON(all))
+		}
+		return nil
+	})
+	put("v6", serves)
+	runs("v6")
+	n.ok("undo", "deployment/web")
+	n.ok("wait", "-f", n.path("manifests", "web.yaml"), "--for=condition=Complete", "--timeout=60s")
+	if body, err := get(url); err != nil || body == "v6\n" {
+		t.Errorf("after undo: %q, %v", body, err)
+	}
 	l.wait()
 	if len(l.failed) > 0 || l.sent < 1000 || l.answered["v1"] == 0 || l.answered["v2"] == 0 || l.answered["v4"] == 0 {
 		t.Errorf("of %d requests %d failed; answers %v; the first %v", l.sent, len(l.failed), l.answered, l.failed[:min(3, len(l.failed))])

@@ -20,6 +20,8 @@ type Summary struct {
 	// Ready pods are ready, Available ones have been for minReadySeconds, Updated ones run the document's
 	// template.
 	Ready, Available, Updated int32
+	// Terminating pods are being removed, and counted in none of the others.
+	Terminating int32
 }
 
 // Summarize counts the pods of a workload. updated reports that a pod runs the document's template.
@@ -28,6 +30,7 @@ func Summarize(o runtime.Object, desired int, pods []*v1.Pod, updated func(*v1.P
 	settled := MinReady(o)
 	for _, p := range pods {
 		if p.DeletionTimestamp != nil {
+			s.Terminating++
 			continue
 		}
 		s.Current++
@@ -71,7 +74,8 @@ func SetStatus(o runtime.Object, s Summary) {
 		o.Status = appsv1.DeploymentStatus{
 			Replicas: s.Current, UpdatedReplicas: s.Updated, ReadyReplicas: s.Ready,
 			AvailableReplicas: s.Available, UnavailableReplicas: max(s.Desired, s.Current) - s.Available,
-			Conditions: []appsv1.DeploymentCondition{Available(o, s)},
+			TerminatingReplicas: new(s.Terminating),
+			Conditions:          []appsv1.DeploymentCondition{Available(o, s)},
 		}
 	case *appsv1.ReplicaSet:
 		o.Status = appsv1.ReplicaSetStatus{

@@ -15,9 +15,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/revisions"
 )
 
 // Job returns a Job of the serve that runs, or ran last; nil if it has none of that name.
@@ -48,21 +50,27 @@ func object[T any](
 // Deployment returns a Deployment of the serve that runs, or ran last, with the status that its pods give it; nil if it
 // has none of that name.
 func (r *Reader) Deployment(namespace, name string) (*appsv1.Deployment, error) {
-	id := workload.ID{Kind: workload.Deployment, Key: pod.Key{Namespace: namespace, Name: name}}
+	d, _, err := deploymentOf(r, workload.ID{Kind: workload.Deployment, Key: pod.Key{Namespace: namespace, Name: name}})
+	return d, err
+}
+
+// deploymentOf returns what Reader.Deployment does, and the pods.
+func deploymentOf(r *Reader, id workload.ID) (*appsv1.Deployment, []*v1.Pod, error) {
 	saved, err := r.saved(id)
 	if saved == nil || err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var d appsv1.Deployment
 	if err := json.Unmarshal(saved.Object, &d); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", id, err)
+		return nil, nil, fmt.Errorf("reading %s: %w", id, err)
 	}
-	pods, err := r.Settled()
+	all, err := r.Settled()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	workload.SetStatus(&d, saved.Summarize(&d, PodsOf(pods, id), time.Now()))
-	return &d, nil
+	pods := PodsOf(all, id)
+	workload.SetStatus(&d, saved.Summarize(&d, pods, time.Now()))
+	return &d, pods, nil
 }
 
 // ObjectWait says for what WaitObjects waits.
@@ -82,6 +90,7 @@ func (r *Reader) WaitObjects(ctx context.Context, out io.Writer, o ObjectWait) e
 		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf(
 			"--for %q: of a job it must be condition=NAME[=VALUE], create or delete", o.For)}
 	}
+	complete := strings.HasPrefix(strings.ToLower(o.For)+"=", "condition=complete=")
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimedOut)
 	defer cancel()
 	pending := slices.Clone(o.Objects)
@@ -93,6 +102,9 @@ func (r *Reader) WaitObjects(ctx context.Context, out io.Writer, o ObjectWait) e
 				return false, err
 			}
 			if !condition(has) {
+				if complete && has != nil && has.Annotations[manifest.AnnotationRolledBack] != "" {
+					return false, rolledBack(id.String(), has, string(id.Kind)+"/"+id.Key.Name)
+				}
 				unmet = append(unmet, id)
 				continue
 			}
@@ -131,18 +143,18 @@ func (r *Reader) conditionsOf(id workload.ID) (*v1.Pod, error) {
 		p.Status.Conditions = append(p.Status.Conditions, c)
 	}
 	if id.Kind == workload.Deployment {
-		d, err := r.Deployment(id.Key.Namespace, id.Key.Name)
+		d, pods, err := deploymentOf(r, id)
 		if d == nil || err != nil {
 			return nil, err
 		}
 		for _, c := range d.Status.Conditions {
 			add(string(c.Type), c.Status)
 		}
-		complete, wanted := v1.ConditionFalse, *d.Spec.Replicas
-		if s := d.Status; s.UpdatedReplicas == wanted && s.Replicas == wanted && s.AvailableReplicas == wanted {
-			complete = v1.ConditionTrue // as kubectl rollout status sees it
+		complete, back := completeness(d, pods)
+		add(conditionComplete, complete)
+		if back != "" && back != revisions.Undone {
+			p.Annotations = map[string]string{manifest.AnnotationRolledBack: back}
 		}
-		add("Complete", complete)
 		return p, nil
 	}
 	job, err := r.Job(id.Key.Namespace, id.Key.Name)
@@ -153,4 +165,28 @@ func (r *Reader) conditionsOf(id workload.ID) (*v1.Pod, error) {
 		add(string(c.Type), c.Status)
 	}
 	return p, nil
+}
+
+// conditionComplete is the condition of a Deployment whose update has ended; Kubernetes has none of its own.
+const conditionComplete = "Complete"
+
+// completeness reports that an update of a Deployment, or going back from it, has ended: all of its pods have the
+// template that is wanted and are available, as kubectl rollout status sees it, and no others are left. back is why
+// the pods have a former template, if they do.
+func completeness(d *appsv1.Deployment, pods []*v1.Pod) (complete v1.ConditionStatus, back string) {
+	former := int32(0)
+	for _, p := range pods {
+		if why := p.Annotations[manifest.AnnotationRolledBack]; why != "" && p.DeletionTimestamp == nil {
+			former, back = former+1, why
+		}
+	}
+	s, wanted := d.Status, *d.Spec.Replicas
+	if back == revisions.Undone {
+		s.UpdatedReplicas = former
+	}
+	if s.UpdatedReplicas == wanted && s.Replicas == wanted && s.AvailableReplicas == wanted &&
+		*s.TerminatingReplicas == 0 {
+		return v1.ConditionTrue, back
+	}
+	return v1.ConditionFalse, back
 }

@@ -15,6 +15,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/status/summary"
+	"podrun.io/podrun/internal/workload/revisions"
 )
 
 var errTimedOut = errors.New("timed out")
@@ -79,12 +80,8 @@ func (r *Reader) Wait(ctx context.Context, out io.Writer, o WaitOptions) error {
 			switch {
 			case err != nil && !errors.As(err, &notFound):
 				return false, err
-			case p != nil && !o.Gone && p.Annotations[manifest.AnnotationRolledBack] != "":
-				return false, &cli.Error{
-					Code: cli.ExitFailed,
-					Err:  fmt.Errorf("pod %s is rolled back: %s", p.Name, p.Annotations[manifest.AnnotationRolledBack]),
-					Hint: "podrun history " + BareName(name) + " has its revisions",
-				}
+			case p != nil && !o.Gone && isRolledBack(p):
+				return false, rolledBack("pod "+p.Name, p, BareName(name))
 			case !o.Condition(p):
 				unmet = append(unmet, key)
 				details = append(details, name+whyNot(p))
@@ -114,4 +111,19 @@ func whyNot(p *v1.Pod) string {
 		return ""
 	}
 	return " (" + summary.Plain(why) + ")"
+}
+
+// isRolledBack reports that podrun has taken an edit of the pod back by itself. podrun undo is what somebody wanted.
+func isRolledBack(p *v1.Pod) bool {
+	why := p.Annotations[manifest.AnnotationRolledBack]
+	return why != "" && why != revisions.Undone
+}
+
+// rolledBack returns the error of a wait for what, which has p's annotation; subject is its name for podrun history.
+func rolledBack(what string, p *v1.Pod, subject string) error {
+	return &cli.Error{
+		Code: cli.ExitFailed,
+		Err:  fmt.Errorf("%s is rolled back: %s", what, p.Annotations[manifest.AnnotationRolledBack]),
+		Hint: "podrun history " + subject + " has its revisions",
+	}
 }

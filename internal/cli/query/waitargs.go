@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,6 +73,11 @@ func (w *Wait) Run(ctx context.Context, r *Reader, out io.Writer, s Selection, n
 	if err != nil {
 		return err
 	}
+	s.Manifests = slices.DeleteFunc(slices.Clone(s.Manifests), func(key pod.Key) bool {
+		return slices.ContainsFunc(s.Workloads, func(made Made) bool {
+			return w.itself(made.Kind) && slices.Contains(made.Pods, key)
+		})
+	})
 	if len(objects) > 0 {
 		o := ObjectWait{Objects: objects, For: w.For, Timeout: w.Timeout}
 		if err := r.WaitObjects(ctx, out, o); err != nil || len(names)+len(s.Manifests) == 0 {
@@ -102,6 +108,11 @@ func (w *Wait) itself(kind workload.Kind) bool {
 func (w *Wait) objects(r *Reader, s Selection, names []string) (all []workload.ID, others []string, err error) {
 	for _, key := range s.Jobs {
 		all = append(all, workload.ID{Kind: workload.Job, Key: key})
+	}
+	for _, made := range s.Workloads {
+		if w.itself(made.Kind) {
+			all = append(all, made.ID)
+		}
 	}
 	for _, name := range names {
 		if id, is := WorkloadName(s.Namespace, name); is && w.itself(id.Kind) {

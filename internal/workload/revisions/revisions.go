@@ -138,8 +138,8 @@ type Verdict struct {
 	Wait time.Duration
 }
 
-// undone is why a revision is rolled back that podrun undo goes back from.
-const undone = "podrun undo"
+// Undone is why a revision is rolled back that podrun undo goes back from.
+const Undone = "podrun undo"
 
 // Undo asks to go back from a revision of a pod or workload. Another revision is not affected.
 type Undo struct{ Kind, Namespace, Name, Revision string }
@@ -170,7 +170,7 @@ func Judge(in Input) Verdict {
 		h.supersede(in.Now)
 		h.RolledBack = ""
 		if in.Undo && h.Previous != nil {
-			h.Past = appended(h.Past, Outcome{wanted.ID, RolledBack, undone, time.Time{}, in.Now})
+			h.Past = appended(h.Past, Outcome{wanted.ID, RolledBack, Undone, time.Time{}, in.Now})
 			h.Good, h.Previous = h.Previous, nil
 			return h.rollBack(in)
 		}
@@ -180,7 +180,7 @@ func Judge(in Input) Verdict {
 		h.RolledBack, h.Tried, h.Began = "", wanted.ID, in.Now
 		return Verdict{History: &h, Use: wanted, Wait: in.Deadline}
 	case in.Undo && h.Good != nil:
-		h.end(RolledBack, undone, in.Now)
+		h.end(RolledBack, Undone, in.Now)
 		return h.rollBack(in)
 	case in.Health.State == Well:
 		h.end(Healthy, "", in.Now)
