@@ -159,3 +159,35 @@ func TestNameOfAStaticPod(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreadable: a field whose value cannot be read has failed, wherever it is; one that is not known is left out.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	const spec = "spec: {containers: [{name: c, image: x, futureField: 1, env: [{name: PORT, value: 8080}]}]}"
+	for text, path := range map[string]string{
+		"{kind: Pod, metadata: {name: a}, " + spec + "}":                                                "spec.",
+		"{kind: List, items: [{kind: Pod, metadata: {name: a}, " + spec + "}]}":                         "spec.",
+		"{kind: Deployment, metadata: {name: a}, spec: {template: {" + spec + "}}}":                     "spec.template.spec.",
+		"{kind: CronJob, metadata: {name: a}, spec: {jobTemplate: {spec: {template: {" + spec + "}}}}}": "spec.jobTemplate.spec.template.spec.",
+		"{kind: ReplicationController, metadata: {name: a}, spec: {template: {" + spec + "}}}":          "spec.",
+	} {
+		made, err := File([]byte("{apiVersion: v1, "+text[1:]), Options{})
+		failed, dropped := strings.Join(made.Failed, "\n"), strings.Join(made.Dropped, "\n")
+		if err != nil || !strings.HasSuffix(failed, ": "+path+"containers[0].env[0].value: must be a string, not the number 8080; put it in quotes") {
+			t.Errorf("%s: failed %s, %v", text, failed, err)
+		}
+		if !strings.HasSuffix(dropped, ": "+path+"containers[0].futureField: unknown field") || len(made.Documents) != 1 {
+			t.Errorf("%s: left out %s, %s", text, dropped, made.Documents)
+		}
+	}
+	for text, want := range map[string]string{
+		"{kind: Deployment, metadata: {name: a}, spec: {replicas: '2', template: {spec: {}}}}": "spec.replicas: must be an integer",
+		"{kind: Pod, metadata: {name: a, labels: {a: 1}}}":                                     "metadata.labels[a]: must be a string",
+		"{kind: Pod, metadata: {name: a}, " + fields(100) + "z: 1, spec: 1}":                   "only the first 100 fields are named",
+	} {
+		made, err := File([]byte(text), Options{})
+		if err != nil || len(made.Failed) != 1 || !strings.Contains(made.Failed[0], want) {
+			t.Errorf("%s: %s, %v", text, made.Failed, err)
+		}
+	}
+}
