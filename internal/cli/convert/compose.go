@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys/excerpt"
 )
 
@@ -35,13 +34,14 @@ func (c *converter) compose(file map[string]any) {
 		}
 	}
 	services := at(tree, "services")
+	followers := followersOf(services)
 	for _, name := range sorted(services) {
 		service, is := services[name].(map[string]any)
 		if !is {
 			c.fail("service "+name, fmt.Errorf("is not an object"))
 			continue
 		}
-		c.service(name, service, tree)
+		c.service(name, service, tree, followers[name])
 	}
 }
 
@@ -135,8 +135,8 @@ var notConverted = map[string]string{
 	"platform":       "the image is that of this machine",
 }
 
-// service converts one service.
-func (c *converter) service(name string, tree, file map[string]any) {
+// service converts one service, for which others wait.
+func (c *converter) service(name string, tree, file map[string]any, others followers) {
 	title := excerpt.Of("service "+name, maxName)
 	p := &v1.Pod{}
 	p.APIVersion, p.Kind, p.Name = "v1", "Pod", strings.ReplaceAll(strings.ToLower(name), "_", "-")
@@ -145,6 +145,7 @@ func (c *converter) service(name string, tree, file map[string]any) {
 	}
 	p.Spec.Containers = []v1.Container{{Name: p.Name}}
 	p.Spec.RestartPolicy = v1.RestartPolicyNever // as compose, where nothing else is said
+	given := tree["restart"] != nil
 	p.Spec.EnableServiceLinks = nil
 	s := &service{
 		converter: c, title: title, tree: tree, file: file, pod: p, main: &p.Spec.Containers[0],
@@ -156,6 +157,7 @@ func (c *converter) service(name string, tree, file map[string]any) {
 		}
 		delete(tree, field.name)
 	}
+	s.follow(given, others)
 	for _, field := range sorted(tree) {
 		if why := notConverted[field]; why != "" {
 			s.drop(field, why)
@@ -257,20 +259,6 @@ func setRestart(s *service, v any) {
 		}
 	default:
 		s.fail("restart", scalar(v)+" is not known")
-	}
-}
-
-// setDependsOn makes the pod start after others: when services are ready and jobs have succeeded.
-func setDependsOn(s *service, v any) {
-	names := list(v)
-	if conditions, is := v.(map[string]any); is {
-		names = sorted(conditions)
-	}
-	for i, name := range names {
-		names[i] = strings.ReplaceAll(strings.ToLower(name), "_", "-")
-	}
-	if len(names) > 0 {
-		s.annotate(pod.AnnotationAfter, strings.Join(names, ","))
 	}
 }
 

@@ -47,6 +47,7 @@ func TestHostileFiles(t *testing.T) {
 		{"errors below a long name", "services: {a: {? " + long + " : [" + strings.Repeat("$,", 3000) + "]}}", "", "$ has no name"},
 		{"texts below a long name", "services: {a: {image: x, ? " + long + " : [" + strings.Repeat("x,", 3000) + "]}}", "", ""},
 		{"fields of a long service", "services: {? " + long + " : {image: x, " + fields(3000) + "}}", "", ""},
+		{"services before a long one", "services: {? " + long + " : {image: x, depends_on: [" + numbered(3000, "f%d, ") + "]}, " + numbered(3000, "f%d: {image: x}, ") + "}", "", ""},
 		{"fields of a long pod", "{apiVersion: v1, kind: Pod, metadata: {name: " + long + "}, spec: {" + fields(3000) + "}}", "", ""},
 		{"items of a long kind", "{kind: " + long + "List, items: [" + strings.Repeat("{},1,", 3000) + "]}", "", "kkk…: is not an object"},
 	} {
@@ -69,10 +70,12 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-func fields(n int) string {
+func fields(n int) string { return numbered(n, "f%d: x, ") }
+
+func numbered(n int, format string) string {
 	var out strings.Builder
 	for i := range n {
-		fmt.Fprintf(&out, "f%d: x, ", i)
+		fmt.Fprintf(&out, format, i)
 	}
 	return out.String()
 }
@@ -188,6 +191,43 @@ func TestUnreadable(t *testing.T) {
 		made, err := File([]byte(text), Options{})
 		if err != nil || len(made.Failed) != 1 || !strings.Contains(made.Failed[0], want) {
 			t.Errorf("%s: %s, %v", text, made.Failed, err)
+		}
+	}
+}
+
+// TestDependsOn: a service starts when those run that it depends on, and not after their end, where compose does so; if
+// that cannot be, it is said.
+func TestDependsOn(t *testing.T) {
+	t.Parallel()
+	const waits, never = "web starts only after this has ended with success", "  restartPolicy: Never\n"
+	const end, healthy = "{db: {condition: service_completed_successfully}}", "{db: {condition: service_healthy}}"
+	for _, c := range []struct{ db, web, other, policy, said string }{
+		{"", "[db]", "[]", "", "restart: becomes always, so that web starts when this is ready"},
+		{"", "{db: {condition: service_started}}", "[]", "", "restart: becomes always"},
+		{"", "{db: }", "[]", "", "restart: becomes always"},
+		{"restart: ", "{db: {condition: service_healthy}}", "[]", "", "restart: becomes always"},
+		{"restart: unless-stopped", healthy, "[]", "", ""},
+		{"restart: 'no'", "[db]", "[]", never, waits + "; with restart: always"},
+		{"restart: on-failure", healthy, "[]", "  restartPolicy: OnFailure\n", waits + "; with restart: always"},
+		{"", end, "[]", never, ""},
+		{"restart: 'no'", end, "[]", never, ""},
+		{"", "[db]", end, never, waits + ", because x waits for that"},
+		{"restart: always", "[db]", end, "", ""},
+		{"", "[]", "[]", never, ""},
+	} {
+		text := "services:\n  web: {image: w, restart: always, depends_on: " + c.web + "}\n" +
+			"  x: {image: x, restart: always, depends_on: " + c.other + "}\n  db:\n    image: d\n    " + c.db + "\n"
+		made, err := File([]byte(text), Options{})
+		if err != nil || len(made.Documents) != 3 {
+			t.Fatalf("%s: %v, %v", text, err, made.Failed)
+		}
+		db, policy := string(made.Documents[0]), ""
+		if i := strings.Index(db, "  restartPolicy"); i >= 0 {
+			policy = db[i:]
+		}
+		said := strings.Join(made.Dropped, "\n")
+		if policy != c.policy || !strings.Contains(said, c.said) || (said == "") != (c.said == "") || strings.Contains(said, "\n") {
+			t.Errorf("%s%s, said: %s", text, db, said)
 		}
 	}
 }
