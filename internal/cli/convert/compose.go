@@ -249,7 +249,7 @@ func variable(value string, given bool) any {
 func setRestart(s *service, v any) {
 	policy, _, _ := strings.Cut(scalar(v), ":")
 	switch policy {
-	case "no":
+	case "no", "false": // no without quotes, as decode reads it
 	case "always", "unless-stopped":
 		s.pod.Spec.RestartPolicy = v1.RestartPolicyAlways
 	case "on-failure":

@@ -208,6 +208,7 @@ func TestDependsOn(t *testing.T) {
 		{"restart: ", "{db: {condition: service_healthy}}", "[]", "", "restart: becomes always"},
 		{"restart: unless-stopped", healthy, "[]", "", ""},
 		{"restart: 'no'", "[db]", "[]", never, waits + "; with restart: always"},
+		{"restart: no", "[db]", "[]", never, waits + "; with restart: always"},
 		{"restart: on-failure", healthy, "[]", "  restartPolicy: OnFailure\n", waits + "; with restart: always"},
 		{"", end, "[]", never, ""},
 		{"restart: 'no'", end, "[]", never, ""},
