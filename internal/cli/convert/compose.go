@@ -152,7 +152,10 @@ func (c *converter) service(name string, tree, file map[string]any, others follo
 		variables: map[string]int{},
 	}
 	for _, field := range converted() {
-		if v, is := tree[field.name]; is && v != nil {
+		v := tree[field.name]
+		if why := unreadable(field.name, v); why != "" {
+			s.fail(field.name, why)
+		} else if v != nil {
 			field.to(s, v)
 		}
 		delete(tree, field.name)
@@ -198,8 +201,13 @@ func (s *service) words(field string, v any) []string {
 func escaped(text string) string { return strings.ReplaceAll(text, "$(", "$$(") }
 
 func (s *service) environment(v any) {
+	tree, _ := v.(map[string]any)
 	for _, one := range pairs(v) {
 		value, given := one.value, one.given
+		if !single(tree[one.name]) {
+			s.fail("environment."+one.name, "must be a text")
+			continue
+		}
 		if !given { // from the environment of compose
 			if value, given = s.lookup(one.name); !given {
 				s.drop("environment."+one.name, "has no value here")

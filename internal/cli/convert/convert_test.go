@@ -232,3 +232,23 @@ func TestDependsOn(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreadableService: a value of a service that cannot be read has failed.
+func TestUnreadableService(t *testing.T) {
+	t.Parallel()
+	for field, want := range map[string]string{
+		"privileged: 'yes'": "privileged: must be true or false", "tty: [true]": "tty: must be true or false",
+		"hostname: {a: b}": "hostname: must be a text", "user: [1]": "user: must be a text",
+		"environment: {A: [1]}": "environment.A: must be a text", "shm_size: much": `shm_size: "much" is no amount`,
+		"healthcheck: {test: a, retries: few}": "healthcheck.retries: must be a number",
+		"privileged: 'true'":                   "", "hostname: ''": "", "tty: ": "", "environment: {A: 1, B: }": "", "environment: [A=1]": "",
+	} {
+		made, err := File([]byte("services: {a: {image: x, "+field+"}}"), Options{
+			Env: func(string) (string, bool) { return "", false }, ReadFile: func(string) ([]byte, error) { return nil, nil },
+		})
+		failed := strings.Join(made.Failed, "\n")
+		if err != nil || !strings.Contains(failed, want) || (failed == "") != (want == "") || (len(made.Documents) == 0) != (want != "") {
+			t.Errorf("%s: %s, %v", field, failed, err)
+		}
+	}
+}
