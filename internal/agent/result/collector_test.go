@@ -1,9 +1,11 @@
 package result
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,4 +77,29 @@ func TestAwaitRemoval(t *testing.T) {
 			t.Errorf("%v, %v", gone, err)
 		}
 	})
+}
+
+// TestRemovalTakesLong: the log says why the first pod is not removed yet, if anything has failed for it.
+func TestRemovalTakesLong(t *testing.T) {
+	t.Parallel()
+	files := status.NewFiles(layout.Dirs{Run: t.TempDir()})
+	for want, trouble := range map[string]error{
+		"msg=\"pods are still being removed\" pods=1 first=default/slow\n":                    nil,
+		"msg=\"pods are still being removed\" pods=1 first=default/slow err=\"is mounted\"\n": errors.New("is mounted"),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := NewCollector(files, manifest.Desired{}, nil)
+			slow := pod.Key{Namespace: "default", Name: "slow"}
+			var log bytes.Buffer
+			if trouble != nil {
+				b.Troubled(slow, trouble)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			b.AwaitRemoval(ctx, map[pod.Key]bool{slow: true}, Removal{Log: slog.New(slog.NewTextHandler(&log, nil))})
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("%v: %s", trouble, &log)
+			}
+		})
+	}
 }

@@ -59,7 +59,11 @@ func (c *Collector) AwaitRemoval(ctx context.Context, keys map[pod.Key]bool, r R
 		}
 		if time.Since(logged) > grace+removalPatience {
 			logged = time.Now()
-			r.Log.Warn("pods are still being removed", "pods", len(left), "first", left[0].Key, "err", left[0].Why)
+			attributes := []any{"pods", len(left), "first", left[0].Key}
+			if why := left[0].Why; why != nil {
+				attributes = append(attributes, "err", why)
+			}
+			r.Log.Warn("pods are still being removed", attributes...)
 		}
 		select {
 		case <-c.change:

@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys/excerpt"
 )
 
@@ -35,13 +34,14 @@ func (c *converter) compose(file map[string]any) {
 		}
 	}
 	services := at(tree, "services")
+	followers := followersOf(services)
 	for _, name := range sorted(services) {
 		service, is := services[name].(map[string]any)
 		if !is {
 			c.fail("service "+name, fmt.Errorf("is not an object"))
 			continue
 		}
-		c.service(name, service, tree)
+		c.service(name, service, tree, followers[name])
 	}
 }
 
@@ -135,8 +135,8 @@ var notConverted = map[string]string{
 	"platform":       "the image is that of this machine",
 }
 
-// service converts one service.
-func (c *converter) service(name string, tree, file map[string]any) {
+// service converts one service, for which others wait.
+func (c *converter) service(name string, tree, file map[string]any, others followers) {
 	title := excerpt.Of("service "+name, maxName)
 	p := &v1.Pod{}
 	p.APIVersion, p.Kind, p.Name = "v1", "Pod", strings.ReplaceAll(strings.ToLower(name), "_", "-")
@@ -145,17 +145,22 @@ func (c *converter) service(name string, tree, file map[string]any) {
 	}
 	p.Spec.Containers = []v1.Container{{Name: p.Name}}
 	p.Spec.RestartPolicy = v1.RestartPolicyNever // as compose, where nothing else is said
+	given := tree["restart"] != nil
 	p.Spec.EnableServiceLinks = nil
 	s := &service{
 		converter: c, title: title, tree: tree, file: file, pod: p, main: &p.Spec.Containers[0],
 		variables: map[string]int{},
 	}
 	for _, field := range converted() {
-		if v, is := tree[field.name]; is && v != nil {
+		v := tree[field.name]
+		if why := unreadable(field.name, v); why != "" {
+			s.fail(field.name, why)
+		} else if v != nil {
 			field.to(s, v)
 		}
 		delete(tree, field.name)
 	}
+	s.follow(given, others)
 	for _, field := range sorted(tree) {
 		if why := notConverted[field]; why != "" {
 			s.drop(field, why)
@@ -196,8 +201,13 @@ func (s *service) words(field string, v any) []string {
 func escaped(text string) string { return strings.ReplaceAll(text, "$(", "$$(") }
 
 func (s *service) environment(v any) {
+	tree, _ := v.(map[string]any)
 	for _, one := range pairs(v) {
 		value, given := one.value, one.given
+		if !single(tree[one.name]) {
+			s.fail("environment."+one.name, "must be a text")
+			continue
+		}
 		if !given { // from the environment of compose
 			if value, given = s.lookup(one.name); !given {
 				s.drop("environment."+one.name, "has no value here")
@@ -247,7 +257,7 @@ func variable(value string, given bool) any {
 func setRestart(s *service, v any) {
 	policy, _, _ := strings.Cut(scalar(v), ":")
 	switch policy {
-	case "no":
+	case "no", "false": // no without quotes, as decode reads it
 	case "always", "unless-stopped":
 		s.pod.Spec.RestartPolicy = v1.RestartPolicyAlways
 	case "on-failure":
@@ -257,20 +267,6 @@ func setRestart(s *service, v any) {
 		}
 	default:
 		s.fail("restart", scalar(v)+" is not known")
-	}
-}
-
-// setDependsOn makes the pod start after others: when services are ready and jobs have succeeded.
-func setDependsOn(s *service, v any) {
-	names := list(v)
-	if conditions, is := v.(map[string]any); is {
-		names = sorted(conditions)
-	}
-	for i, name := range names {
-		names[i] = strings.ReplaceAll(strings.ToLower(name), "_", "-")
-	}
-	if len(names) > 0 {
-		s.annotate(pod.AnnotationAfter, strings.Join(names, ","))
 	}
 }
 

@@ -166,7 +166,12 @@ func setTmpfs(s *service, v any) {
 	}
 }
 
-func setShm(s *service, v any) { s.memory("shm", "/dev/shm", scalar(v)) }
+func setShm(s *service, v any) {
+	if _, err := amount(scalar(v)); err != nil {
+		s.fail("shm_size", err.Error())
+	}
+	s.memory("shm", "/dev/shm", scalar(v))
+}
 
 // setHealthcheck becomes a readiness probe, which others wait for. It restarts nothing, as in compose.
 func setHealthcheck(s *service, v any) {
@@ -197,6 +202,8 @@ func setHealthcheck(s *service, v any) {
 	set("timeout", 30*time.Second, &probe.TimeoutSeconds)
 	if n, err := strconv.ParseInt(scalar(h["retries"]), 10, 32); err == nil {
 		probe.FailureThreshold = int32(n)
+	} else if h["retries"] != nil {
+		s.fail("healthcheck.retries", "must be a number")
 	}
 	for _, field := range []string{"start_period", "start_interval"} {
 		if h[field] != nil {

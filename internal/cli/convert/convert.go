@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,7 +38,8 @@ type Result struct {
 	// Dropped are the things that were left out, or that are not as they were; each names the object
 	// and the field.
 	Dropped []string
-	// Failed are the objects of which nothing could be made although something should have been.
+	// Failed are the objects of which nothing could be made although something should have been, and the fields whose
+	// values cannot be read: the documents do not have them.
 	Failed []string
 }
 
@@ -105,6 +107,22 @@ func (c *converter) drop(object, field, why string) {
 // fail records that nothing could be made of an object.
 func (c *converter) fail(object string, err error) {
 	c.Failed = append(c.Failed, fmt.Sprintf("%s: %s", excerpt.Of(object, maxName), excerpt.Of(err.Error(), 2*maxName)))
+}
+
+// check removes from an object what type t does not have, and records each field: an unknown one is left out on
+// purpose, one whose value cannot be read has failed. prefix precedes the fields in messages.
+func check(c *converter, name, prefix string, object map[string]any, t reflect.Type) {
+	errs := decode.Check(object, t, "", nil)
+	for _, e := range errs {
+		if e.Unknown {
+			c.drop(name, prefix+e.Path, e.Message)
+			continue
+		}
+		c.fail(name, fmt.Errorf("%s: %s", excerpt.Of(prefix+e.Path, maxName), e.Message))
+	}
+	if len(errs) == decode.MaxErrors {
+		c.fail(name, fmt.Errorf("only the first %d fields are named that are unknown or cannot be read", decode.MaxErrors))
+	}
 }
 
 // add adds a pod to the documents.

@@ -47,6 +47,7 @@ func TestHostileFiles(t *testing.T) {
 		{"errors below a long name", "services: {a: {? " + long + " : [" + strings.Repeat("$,", 3000) + "]}}", "", "$ has no name"},
 		{"texts below a long name", "services: {a: {image: x, ? " + long + " : [" + strings.Repeat("x,", 3000) + "]}}", "", ""},
 		{"fields of a long service", "services: {? " + long + " : {image: x, " + fields(3000) + "}}", "", ""},
+		{"services before a long one", "services: {? " + long + " : {image: x, depends_on: [" + numbered(3000, "f%d, ") + "]}, " + numbered(3000, "f%d: {image: x}, ") + "}", "", ""},
 		{"fields of a long pod", "{apiVersion: v1, kind: Pod, metadata: {name: " + long + "}, spec: {" + fields(3000) + "}}", "", ""},
 		{"items of a long kind", "{kind: " + long + "List, items: [" + strings.Repeat("{},1,", 3000) + "]}", "", "kkk…: is not an object"},
 	} {
@@ -69,10 +70,12 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-func fields(n int) string {
+func fields(n int) string { return numbered(n, "f%d: x, ") }
+
+func numbered(n int, format string) string {
 	var out strings.Builder
 	for i := range n {
-		fmt.Fprintf(&out, "f%d: x, ", i)
+		fmt.Fprintf(&out, format, i)
 	}
 	return out.String()
 }
@@ -156,6 +159,96 @@ func TestNameOfAStaticPod(t *testing.T) {
 		}
 		if said := strings.Contains(strings.Join(made.Dropped, "\n"), "metadata.name: without the node's name it is web"); said != (want == "web") {
 			t.Errorf("%s: %s", text, made.Dropped)
+		}
+	}
+}
+
+// TestUnreadable: a field whose value cannot be read has failed, wherever it is; one that is not known is left out.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	const spec = "spec: {containers: [{name: c, image: x, futureField: 1, env: [{name: PORT, value: 8080}]}]}"
+	for text, path := range map[string]string{
+		"{kind: Pod, metadata: {name: a}, " + spec + "}":                                                "spec.",
+		"{kind: List, items: [{kind: Pod, metadata: {name: a}, " + spec + "}]}":                         "spec.",
+		"{kind: Deployment, metadata: {name: a}, spec: {template: {" + spec + "}}}":                     "spec.template.spec.",
+		"{kind: CronJob, metadata: {name: a}, spec: {jobTemplate: {spec: {template: {" + spec + "}}}}}": "spec.jobTemplate.spec.template.spec.",
+		"{kind: ReplicationController, metadata: {name: a}, spec: {template: {" + spec + "}}}":          "spec.",
+	} {
+		made, err := File([]byte("{apiVersion: v1, "+text[1:]), Options{})
+		failed, dropped := strings.Join(made.Failed, "\n"), strings.Join(made.Dropped, "\n")
+		if err != nil || !strings.HasSuffix(failed, ": "+path+"containers[0].env[0].value: must be a string, not the number 8080; put it in quotes") {
+			t.Errorf("%s: failed %s, %v", text, failed, err)
+		}
+		if !strings.HasSuffix(dropped, ": "+path+"containers[0].futureField: unknown field") || len(made.Documents) != 1 {
+			t.Errorf("%s: left out %s, %s", text, dropped, made.Documents)
+		}
+	}
+	for text, want := range map[string]string{
+		"{kind: Deployment, metadata: {name: a}, spec: {replicas: '2', template: {spec: {}}}}": "spec.replicas: must be an integer",
+		"{kind: Pod, metadata: {name: a, labels: {a: 1}}}":                                     "metadata.labels[a]: must be a string",
+		"{kind: Pod, metadata: {name: a}, " + fields(100) + "z: 1, spec: 1}":                   "only the first 100 fields are named",
+	} {
+		made, err := File([]byte(text), Options{})
+		if err != nil || len(made.Failed) != 1 || !strings.Contains(made.Failed[0], want) {
+			t.Errorf("%s: %s, %v", text, made.Failed, err)
+		}
+	}
+}
+
+// TestDependsOn: a service starts when those run that it depends on, and not after their end, where compose does so; if
+// that cannot be, it is said.
+func TestDependsOn(t *testing.T) {
+	t.Parallel()
+	const waits, never = "web starts only after this has ended with success", "  restartPolicy: Never\n"
+	const end, healthy = "{db: {condition: service_completed_successfully}}", "{db: {condition: service_healthy}}"
+	for _, c := range []struct{ db, web, other, policy, said string }{
+		{"", "[db]", "[]", "", "restart: becomes always, so that web starts when this is ready"},
+		{"", "{db: {condition: service_started}}", "[]", "", "restart: becomes always"},
+		{"", "{db: }", "[]", "", "restart: becomes always"},
+		{"restart: ", "{db: {condition: service_healthy}}", "[]", "", "restart: becomes always"},
+		{"restart: unless-stopped", healthy, "[]", "", ""},
+		{"restart: 'no'", "[db]", "[]", never, waits + "; with restart: always"},
+		{"restart: no", "[db]", "[]", never, waits + "; with restart: always"},
+		{"restart: on-failure", healthy, "[]", "  restartPolicy: OnFailure\n", waits + "; with restart: always"},
+		{"", end, "[]", never, ""},
+		{"restart: 'no'", end, "[]", never, ""},
+		{"", "[db]", end, never, waits + ", because x waits for that"},
+		{"restart: always", "[db]", end, "", ""},
+		{"", "[]", "[]", never, ""},
+	} {
+		text := "services:\n  web: {image: w, restart: always, depends_on: " + c.web + "}\n" +
+			"  x: {image: x, restart: always, depends_on: " + c.other + "}\n  db:\n    image: d\n    " + c.db + "\n"
+		made, err := File([]byte(text), Options{})
+		if err != nil || len(made.Documents) != 3 {
+			t.Fatalf("%s: %v, %v", text, err, made.Failed)
+		}
+		db, policy := string(made.Documents[0]), ""
+		if i := strings.Index(db, "  restartPolicy"); i >= 0 {
+			policy = db[i:]
+		}
+		said := strings.Join(made.Dropped, "\n")
+		if policy != c.policy || !strings.Contains(said, c.said) || (said == "") != (c.said == "") || strings.Contains(said, "\n") {
+			t.Errorf("%s%s, said: %s", text, db, said)
+		}
+	}
+}
+
+// TestUnreadableService: a value of a service that cannot be read has failed.
+func TestUnreadableService(t *testing.T) {
+	t.Parallel()
+	for field, want := range map[string]string{
+		"privileged: 'yes'": "privileged: must be true or false", "tty: [true]": "tty: must be true or false",
+		"hostname: {a: b}": "hostname: must be a text", "user: [1]": "user: must be a text",
+		"environment: {A: [1]}": "environment.A: must be a text", "shm_size: much": `shm_size: "much" is no amount`,
+		"healthcheck: {test: a, retries: few}": "healthcheck.retries: must be a number",
+		"privileged: 'true'":                   "", "hostname: ''": "", "tty: ": "", "environment: {A: 1, B: }": "", "environment: [A=1]": "",
+	} {
+		made, err := File([]byte("services: {a: {image: x, "+field+"}}"), Options{
+			Env: func(string) (string, bool) { return "", false }, ReadFile: func(string) ([]byte, error) { return nil, nil },
+		})
+		failed := strings.Join(made.Failed, "\n")
+		if err != nil || !strings.Contains(failed, want) || (failed == "") != (want == "") || (len(made.Documents) == 0) != (want != "") {
+			t.Errorf("%s: %s, %v", field, failed, err)
 		}
 	}
 }

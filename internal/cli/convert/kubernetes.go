@@ -9,7 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/sys/excerpt"
 )
 
@@ -78,9 +77,7 @@ func (c *converter) pod(name string, object map[string]any) {
 func (c *converter) podOf(name, prefix string, object map[string]any) *v1.Pod {
 	c.dropMetadata(name, at(object, "metadata"))
 	delete(object, "status") // is not part of what was wanted
-	for _, e := range decode.Check(object, reflect.TypeFor[v1.Pod](), "", nil) {
-		c.drop(name, prefix+e.Path, e.Message)
-	}
+	check(c, name, prefix, object, reflect.TypeFor[v1.Pod]())
 	p := &v1.Pod{}
 	if err := into(object, p); err != nil {
 		c.fail(name, err)

@@ -20,6 +20,28 @@ func scalar(v any) string {
 	return ""
 }
 
+// single reports that v is no list and no object.
+func single(v any) bool {
+	_, isList := v.([]any)
+	_, isObject := v.(map[string]any)
+	return !isList && !isObject
+}
+
+// unreadable says why the value of a field of a service cannot be read, if the field has one value; "" if it can.
+func unreadable(field string, v any) string {
+	switch field {
+	case "privileged", "read_only", "stdin_open", "tty":
+		if text := scalar(v); v != nil && text != "true" && text != "false" {
+			return "must be true or false"
+		}
+	case "image", "hostname", "working_dir", "user", "network_mode", "pid", "ipc", "pull_policy", "stop_signal":
+		if !single(v) {
+			return "must be a text"
+		}
+	}
+	return ""
+}
+
 // truth returns a value as a truth; what is none is false.
 func truth(v any) *bool { return new(scalar(v) == "true") }
 

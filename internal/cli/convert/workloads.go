@@ -36,11 +36,7 @@ func (c *converter) keep(name, kind string, object map[string]any) {
 		return
 	}
 	delete(object, "status")
-	for _, e := range decode.Check(object, workloads[kind], "", nil) {
-		if !strings.HasPrefix(e.Path, path+"template.") { // of which podOf says it
-			c.drop(name, e.Path, e.Message)
-		}
-	}
+	check(c, name, "", object, workloads[kind])
 	template := c.template(name, text(at(object, "metadata"), "name"), path, from)
 	if template == nil {
 		return

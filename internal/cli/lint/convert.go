@@ -24,7 +24,8 @@ all these; and compose files, of which each service becomes a pod with the servi
 
 Standard error names each thing that is left out or becomes something else, and what podrun
 validate would say about the result. $NAME in a compose file is a variable of the environment, or of
-the file .env beside it.
+the file .env beside it. A service for whose start another waits (depends_on) is always restarted unless
+it has restart.
 
 Exit code: 0 the result can be used; 1 it cannot, or something could not be converted; 2 a file cannot
 be read.`

@@ -50,6 +50,8 @@ type Error struct {
 	// Path is the path of the field as Kubernetes writes it; empty if the error concerns the text.
 	Path    string
 	Message string
+	// Unknown is set if there is no such field.
+	Unknown bool
 	// Meant is the path of the field that the author of an unknown field probably meant.
 	Meant string
 }

@@ -246,7 +246,7 @@ func (c *checker) unknown(at, key string, fields []Field, path string) {
 	if len(c.errs) >= MaxErrors {
 		return
 	}
-	e := Error{Path: at, Message: "unknown field"}
+	e := Error{Path: at, Message: "unknown field", Unknown: true}
 	near, how := nearest(key, fields)
 	if how > 1 {
 		for _, place := range c.likely {
