@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -155,6 +158,11 @@ func TestOnceEndsAtWhatCanNeverStart(t *testing.T) {
 				r.runtime.AddImage("broken:1", fake.Script{StartError: &runtime.PermanentError{Err: errors.New("no program")}})
 			},
 			want: "container c: StartError: ", most: time.Second},
+		{name: "more CPUs than the machine has", manifest: onceManifest("a", "Never", "job:1\", resources: {requests: {cpu: 64}}, imagePullPolicy: \"IfNotPresent"),
+			prepare: func(r *onceTest) { r.o.machine.Resources = v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")} },
+			want:    "OutOfcpu: Node didn't have enough resource: cpu, requested: 64000, used: 0, capacity: 2000", most: time.Second},
+		{name: "another node", manifest: onceManifest("a", "Never", "job:1", "  nodeSelector: {disk: ssd}\n"),
+			want: "NodeAffinity: the node does not have what nodeSelector asks for: disk=ssd", most: time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onFake(t, func(r *onceTest) {

@@ -6,9 +6,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"podrun.io/podrun/internal/pod"
 )
@@ -20,6 +19,9 @@ const ReasonWaitingForPods = "WaitingForPods"
 // ReasonPodSecurity is the reason of a pod that does not run because the policy does not allow the
 // revision that is kept of it. Kubernetes has no such reason: there the policy judges only once.
 const ReasonPodSecurity = "PodSecurity"
+
+// ReasonNodeAffinity is the kubelet's reason of a pod that asks for other labels than the node has.
+const ReasonNodeAffinity = "NodeAffinity"
 
 // refusal returns why a pod that the policy does not allow is not started; nil if it is allowed.
 func refusal(in Input) *Waiting {
@@ -36,7 +38,6 @@ func admit(in Input) *Waiting {
 	if why := refusal(in); why != nil {
 		return why
 	}
-	p := in.Pod
 	if len(in.After) > 0 {
 		var names []string
 		for _, key := range in.After {
@@ -44,36 +45,28 @@ func admit(in Input) *Waiting {
 		}
 		return &Waiting{Reason: ReasonWaitingForPods, Message: "starts after " + strings.Join(names, ", ")}
 	}
-	var missing []string
-	for _, key := range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
-		if value, ok := in.NodeLabels[key]; !ok || value != p.Spec.NodeSelector[key] {
-			missing = append(missing, key+"="+p.Spec.NodeSelector[key])
-		}
+	if why := mismatch(in); why != nil {
+		return why
 	}
-	if len(missing) > 0 {
-		return &Waiting{
-			Reason:  "NodeAffinity",
-			Message: "the node does not have what nodeSelector asks for: " + strings.Join(missing, ", "),
-		}
-	}
-	if !matchesNode(p, in.NodeLabels) {
-		return &Waiting{
-			Reason:  "NodeAffinity",
-			Message: "the node's labels do not match the required node affinity; see --node-labels",
-		}
-	}
-	return in.Machine.Lack(Requests(p))
+	return in.Machine.Lack(Requests(in.Pod))
 }
 
-// matchesNode reports whether the node has what the required node affinity of p asks for. A term that
-// cannot be used matches nothing, as by the kubelet.
-func matchesNode(p *v1.Pod, labels map[string]string) bool {
-	if p.Spec.Affinity == nil {
-		return true
+// never returns why the pod cannot run on this machine whatever the other pods do; nil if it can. Devices come and go.
+func never(in Input) *Waiting {
+	if why := mismatch(in); why != nil {
+		return why
 	}
-	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.Spec.NodeName, Labels: labels}}
-	matches, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(node)
-	return matches && err == nil
+	requests := maps.Clone(Requests(in.Pod))
+	maps.DeleteFunc(requests, func(name v1.ResourceName, _ resource.Quantity) bool { return pod.IsDevice(name) })
+	return Machine{Has: in.Machine.Has}.Lack(requests)
+}
+
+// mismatch returns why the node's labels are not those that the pod asks for; nil if they are.
+func mismatch(in Input) *Waiting {
+	if why := pod.NodeMismatch(in.Pod, in.NodeLabels); why != "" {
+		return &Waiting{Reason: ReasonNodeAffinity, Message: why}
+	}
+	return nil
 }
 
 // Requests returns what p as a whole requests of the machine; nil if it requests nothing.

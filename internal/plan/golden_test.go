@@ -331,6 +331,7 @@ func planText(p Plan, want *v1.Pod) string {
 			lines = append(lines, strings.TrimSuffix(strings.TrimSuffix(what+": "+w.Reason+": "+w.Message, ": "), ": "))
 		}
 	}
+	add("never", p.Never)
 	add("not mounted", p.Unmounted)
 	add("resize pending", p.ResizePending)
 	add("resizing", p.Resizing)

@@ -44,23 +44,16 @@ func (m Machine) Lack(requests v1.ResourceList) *Waiting {
 		if sum.Cmp(capacity) <= 0 {
 			continue
 		}
-		value := func(q resource.Quantity) int64 {
-			if name == v1.ResourceCPU {
-				return q.MilliValue()
-			}
-			return q.Value()
+		value := (*resource.Quantity).Value
+		if name == v1.ResourceCPU {
+			value = (*resource.Quantity).MilliValue
 		}
+		message := fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d%s",
+			name, value(&wanted), value(&taken), value(&capacity), m.about(name))
 		if !known {
-			return &Waiting{
-				Reason:  "OutOf" + string(name),
-				Message: fmt.Sprintf("neither this node's --node-config nor a device plugin (--plugins) has %s", name),
-			}
+			message = fmt.Sprintf("neither this node's --node-config nor a device plugin (--plugins) has %s", name)
 		}
-		return &Waiting{
-			Reason: "OutOf" + string(name),
-			Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d%s",
-				name, value(wanted), value(taken), value(capacity), m.about(name)),
-		}
+		return &Waiting{Reason: "OutOf" + string(name), Message: message}
 	}
 	return nil
 }

@@ -118,6 +118,8 @@ type Plan struct {
 	// Failure is why the pod as a whole has failed or cannot start now; nil if the state of the
 	// containers says enough.
 	Failure *Waiting
+	// Never is why the pod can never start on this machine; nil if it can, or runs.
+	Never *Waiting
 	// Again reports that the pod starts from the beginning: what exists under its UID is of an
 	// earlier run, and is terminated and removed first.
 	Again bool

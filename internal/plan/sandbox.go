@@ -32,7 +32,7 @@ func ensureSandbox(plan *Plan, r revision) (pod.Sandbox, bool) {
 	}
 	removeLostSandboxes(plan, r.Input, r.mine.Sandboxes)
 	if why := admit(r.Input); why != nil {
-		plan.Failure = why
+		plan.Failure, plan.Never = why, never(r.Input)
 		return pod.Sandbox{}, false
 	}
 	if f, failed := r.Failures[""]; failed {

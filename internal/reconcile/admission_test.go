@@ -109,3 +109,51 @@ func TestRevisionNeedsMore(t *testing.T) {
 		}
 	})
 }
+
+// unlisted is an inspector that never lists all pods, as while one of them hangs.
+type unlisted struct{ reconcile.Inspector }
+
+func (unlisted) Listed() <-chan struct{} { return nil }
+
+// TestAPodThatCannotFitTakesNothing: a pod that requests more than the machine has does not keep others from starting, not
+// even for a moment, whether or not podrun has listed what is there.
+func TestAPodThatCannotFitTakesNothing(t *testing.T) {
+	for name, inspector := range map[string]func(reconcile.Inspector) reconcile.Inspector{
+		"not listed": func(i reconcile.Inspector) reconcile.Inspector { return unlisted{i} },
+		"listed":     func(i reconcile.Inspector) reconcile.Inspector { return i },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := start(t, forever(), machine("1Gi"), func(o *reconcile.Options) { o.Inspector = inspector(o.Inspector) })
+				defer h.stop()
+				after(time.Second)
+				h.want(asking("huge", "900Gi"), asking("p", "16Mi"), asking("q", "16Mi"))
+				after(time.Second)
+				events := h.events.take()
+				others := strings.Count(events, "OutOfmemory") - strings.Count(events, "OutOfmemory huge/: ")
+				if others != 0 || !strings.Contains(events, "OutOfmemory huge/: ") {
+					t.Errorf("events:\n%s", events)
+				}
+				if living := h.living(); living != "u-p-a-0 u-q-a-0" {
+					t.Errorf("%s runs", living)
+				}
+			})
+		})
+	}
+}
+
+// TestNewPodsTakeNothingBeforeTheyAreAdmitted: once podrun has listed what is there, pods that do not fit together are
+// admitted in some order, and none is refused because of one that is refused too.
+func TestNewPodsTakeNothingBeforeTheyAreAdmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever(), machine("1Gi"))
+		defer h.stop()
+		after(time.Second)
+		h.want(asking("p", "600Mi"), asking("q", "600Mi"), asking("small", "100Mi"))
+		after(time.Second)
+		if events := h.events.take(); strings.Contains(events, "OutOfmemory small/: ") ||
+			strings.Contains(events, "OutOfmemory p/: ") == strings.Contains(events, "OutOfmemory q/: ") {
+			t.Errorf("events:\n%s", events)
+		}
+	})
+}

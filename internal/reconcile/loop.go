@@ -103,7 +103,7 @@ func (l *Loop) distribute(ctx context.Context, d manifest.Desired) {
 		if l.workers[key] == nil {
 			// The pod may already be running: reserve its requests until its worker has inspected
 			// it, so that no other pod is admitted in its place.
-			l.shared.resources.Hold(key, plan.Requests(p))
+			l.expect(key, p)
 		}
 	}
 	for key, arrived := range d.Arrived {
@@ -124,6 +124,18 @@ func (l *Loop) distribute(ctx context.Context, d manifest.Desired) {
 		}
 	}
 	l.settleStrays(ctx)
+}
+
+// expect reserves what p requests, unless nothing of it is on the machine.
+func (l *Loop) expect(key pod.Key, p *v1.Pod) {
+	select {
+	case <-l.o.Inspector.Listed():
+		if !isThere(l.o.Inspector.Seen(key)) {
+			return
+		}
+	default: // nobody knows what is there
+	}
+	l.shared.resources.Expect(key, plan.Requests(p))
 }
 
 // notify wakes the pod's worker, if it has one.

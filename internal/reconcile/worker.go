@@ -160,6 +160,7 @@ func (w *worker) sync(ctx context.Context, inspect bool) (wake time.Duration, go
 		w.recorder.Plan(w.state.Pod, seen, p, w.failures.Last)
 		w.state.Selection = w.state.Terminating(seen, p)
 		w.status.Publish(w.state, seen, p, len(p.Actions) == 0, nil)
+		w.failures.Never(p.Never)
 		w.life.Notes.SaveProbes(w.state, seen)
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {

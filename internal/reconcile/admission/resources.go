@@ -123,6 +123,17 @@ func (r *Resources) Hold(key pod.Key, requests v1.ResourceList) {
 	}
 }
 
+// Expect is Hold for a pod that may be on the machine. One that alone requests more than the machine has was not
+// admitted, and others do not wait for it: if it is there nevertheless, Hold follows.
+func (r *Resources) Expect(key pod.Key, requests v1.ResourceList) {
+	for name, q := range requests {
+		if has, known := r.node[name]; known && q.Cmp(has) > 0 {
+			return
+		}
+	}
+	r.Hold(key, requests)
+}
+
 // Release records that a pod is not on the machine.
 func (r *Resources) Release(key pod.Key) {
 	r.mu.Lock()

@@ -23,8 +23,8 @@ type Failures struct {
 	log      *slog.Logger
 }
 
-// NewFailures returns no failures. stuck is called with each one that is a runtime.PermanentError; it may
-// be nil.
+// NewFailures returns no failures. stuck is called with each one that is a runtime.PermanentError, and by Never; it
+// may be nil.
 func NewFailures(recorder *Recorder, stuck func(why error), log *slog.Logger) *Failures {
 	return &Failures{Last: map[string]plan.Failure{}, recorder: recorder, stuck: stuck, log: log}
 }
@@ -40,6 +40,18 @@ func (f *Failures) reportStuck(name, reason string, err error) {
 		return
 	}
 	f.stuck(fmt.Errorf("container %s: %s: %w", name, reason, err))
+}
+
+// Never reports why the pod can never start on this machine; nil if it can.
+func (f *Failures) Never(why *plan.Waiting) {
+	if why == nil {
+		return
+	}
+	fix := "request less, or run it on a machine that has more"
+	if why.Reason == plan.ReasonNodeAffinity {
+		fix = "change nodeSelector or the node affinity, or give the node the labels with --node-labels"
+	}
+	f.reportStuck("", why.Reason, &runtime.PermanentError{Fix: fix, Err: errors.New(why.Message)})
 }
 
 // Keep records a failure under the name of a container of p ("" is the sandbox). A nil err clears
