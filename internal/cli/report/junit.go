@@ -128,7 +128,10 @@ func numbered(suites []junitSuite) junitSuites {
 }
 
 // junitOf returns the report of a run.
-func junitOf(r Run) junitSuites {
+func junitOf(r Run) junitSuites { return junitWith(r, r.allMerged()) }
+
+// junitWith returns the report of a run, with the suites of the reports of its containers.
+func junitWith(r Run, merged []junitSuite) junitSuites {
 	byManifest := map[string][]*v1.Pod{}
 	var names []string
 	for _, p := range r.Pods {
@@ -145,10 +148,7 @@ func junitOf(r Run) junitSuites {
 	for _, name := range names {
 		suites = append(suites, r.suiteOf(name, byManifest[name]))
 	}
-	for _, p := range r.Pods {
-		suites = append(suites, r.merged(p)...)
-	}
-	return numbered(suites)
+	return numbered(append(suites, merged...))
 }
 
 // suiteOf returns the suite of a manifest, which has these pods.
