@@ -19,11 +19,12 @@ func TestOncePrintsWhatStoppedContainersWrite(t *testing.T) {
 	job := withGrace(manifest("job", "Never", flushes), 20)
 	service := inContainer(withGrace(manifest("web", "Always", flushes), 20), "readinessProbe: {exec: {command: [test, -e, /up]}, periodSeconds: 1}")
 	const want = "up\nflushing\nflushed\n"
+	report := n.path("report.xml")
 	for name, run := range map[string]func() (result, int){
 		"time-out":         func() (result, int) { return n.once(job, "--timeout=6s"), 124 },
-		"time-out, --rm":   func() (result, int) { return n.once(job, "--timeout=6s", "--rm"), 124 },
-		"a service of all": func() (result, int) { return n.once(service, "--rm", "--logs=all"), 0 },
-		"an interrupt":     func() (result, int) { return n.interrupted(job, syscall.SIGINT), 130 },
+		"time-out, --rm":   func() (result, int) { return n.once(job, "--timeout=6s", "--rm", "--report="+report), 124 },
+		"a service of all": func() (result, int) { return n.once(service, "--rm", "--logs=all", "--report="+report), 0 },
+		"an interrupt":     func() (result, int) { return n.interrupted(job, syscall.SIGINT, "--report="+report), 130 },
 		"SIGTERM, all":     func() (result, int) { return n.interrupted(job, syscall.SIGTERM, "--logs=all"), 143 },
 	} {
 		r, code := run()
@@ -36,6 +37,12 @@ func TestOncePrintsWhatStoppedContainersWrite(t *testing.T) {
 			t.Errorf("%s: the log that stays has %q: %v", name, text, r)
 		}
 		must(t, os.RemoveAll(n.path("log")))
+		// In the report it is the output and, if the job was not done, the text of the error.
+		text, err := os.ReadFile(report)
+		if times := strings.Count(string(text), strings.TrimSpace(want)); err == nil && times != min(code, 1)+1 {
+			t.Errorf("%s: the report has it %d times: %s", name, times, text)
+		}
+		_ = os.Remove(report)
 	}
 	if r := n.interrupted(job, syscall.SIGINT, "--logs=none"); r.stdout != "" {
 		t.Error(r)

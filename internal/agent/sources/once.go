@@ -66,9 +66,9 @@ func (o Opener) ReadOnce(ctx context.Context) (*Once, error) {
 			once.Desired = d
 			switch {
 			case len(bad) > 0:
-				return once, &ManifestError{errors.Join(bad...)}
+				return once, &ManifestError{Err: errors.Join(bad...), Valid: len(d.Problems) == 0}
 			case d.Complete && len(d.Pods)+len(d.Jobs) == 0:
-				return once, &ManifestError{fmt.Errorf("no pod in %s", Names(all))}
+				return once, &ManifestError{Err: fmt.Errorf("no pod in %s", Names(all)), Valid: true}
 			case d.Complete:
 				return once, nil
 			}
@@ -193,7 +193,11 @@ func strangers(d manifest.Desired) []error {
 
 // ManifestError says that nothing was run because a manifest cannot be used. Its text has one error
 // per line.
-type ManifestError struct{ Err error }
+type ManifestError struct {
+	Err error
+	// Valid reports that podrun validate finds no error: the manifests lack one, or once cannot run what they have.
+	Valid bool
+}
 
 func (e *ManifestError) Error() string { return e.Err.Error() }
 func (e *ManifestError) Unwrap() error { return e.Err }

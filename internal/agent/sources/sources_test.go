@@ -2,11 +2,13 @@ package sources
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,5 +73,30 @@ func TestDefaultDirectoryBesideAURL(t *testing.T) {
 	}
 	if d, ok := first(t, named, running, time.Minute); !ok || len(d.Pods) != 1 {
 		t.Errorf("with the directory: %v %+v", ok, d)
+	}
+}
+
+// TestErrorsOfOnce: an error that only a run has is not one of the manifests, which validate would find.
+func TestErrorsOfOnce(t *testing.T) {
+	t.Parallel()
+	needs := strings.Replace(webPod, "image: i", "image: i, envFrom: [{configMapRef: {name: m}}]", 1)
+	for name, x := range map[string]struct {
+		text, want string
+		valid      bool
+	}{
+		"no ConfigMap": {needs, `needs the ConfigMap "m", which no manifest has`, true},
+		"no pod before it": {
+			strings.Replace(webPod, "name: web", "name: web, annotations: {podrun.io/after: db}", 1), "no manifest of this run makes pod default/db", true},
+		"no pod":       {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n", "no pod in", true},
+		"invalid":      {strings.Replace(webPod, "image: i", "image: 1", 1), "image", false},
+		"invalid, too": {needs + "---\n" + strings.Replace(webPod, "containers", "container", 1), "container", false},
+	} {
+		o := Opener{Options: Options{Manifests: []string{manifest.Stdin}}, Stdin: strings.NewReader(x.text),
+			NodeName: "n", Log: slog.New(slog.DiscardHandler)}
+		_, err := o.ReadOnce(t.Context())
+		var is *ManifestError
+		if !errors.As(err, &is) || is.Valid != x.valid || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v, %+v", name, err, is)
+		}
 	}
 }

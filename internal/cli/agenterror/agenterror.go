@@ -35,11 +35,11 @@ func Explain(ctx context.Context, command string, err error) error {
 				"podrun create job NAME --from=cronjob/NAME",
 		}
 	case errors.As(err, &manifest):
-		return &cli.Error{
-			Code: cli.ExitUsage,
-			Err:  err,
-			Hint: "nothing was started; podrun validate checks manifests without running them",
+		hint := "nothing was started"
+		if !manifest.Valid {
+			hint += "; podrun validate checks manifests without running them"
 		}
+		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: hint}
 	case errors.As(err, &owned):
 		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: ownedHint(command, owned)}
 	case errors.As(err, &locked):

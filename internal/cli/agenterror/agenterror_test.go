@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/cli"
 )
 
@@ -25,6 +26,20 @@ func TestHintsOfOwnedPods(t *testing.T) {
 		err := Explain(t.Context(), c.command, &owner.OwnedError{Serve: c.serve})
 		if !errors.As(err, &f) || f.Code != cli.ExitUsage || f.Hint != c.want {
 			t.Errorf("%s: got %+v, want %q", c.command, f, c.want)
+		}
+	}
+}
+
+// TestHintsOfManifests: the hint names validate only if that finds the error.
+func TestHintsOfManifests(t *testing.T) {
+	t.Parallel()
+	for valid, want := range map[bool]string{
+		true: "nothing was started", false: "nothing was started; podrun validate checks manifests without running them",
+	} {
+		var f *cli.Error
+		err := Explain(t.Context(), "podrun once", &sources.ManifestError{Err: errors.New("bad"), Valid: valid})
+		if !errors.As(err, &f) || f.Code != cli.ExitUsage || f.Hint != want {
+			t.Errorf("valid %t: got %+v, want %q", valid, f, want)
 		}
 	}
 }

@@ -13,10 +13,11 @@ const Help = "once runs the pods, waits until each is done and exits. A pod with
 	"be used or a pod that another process owns (nothing was started); 3 containerd out of reach; 124\n" +
 	"--timeout passed; 130 interrupted, 143 by SIGTERM, 141 because the reader of the output has closed\n" +
 	"it.\n\n" +
-	"At --timeout, once stops and removes the pods that are not done, with their logs; at an interrupt,\n" +
-	"all pods. Each pod has its grace period; what it writes until its end is printed with its log. A\n" +
-	"second interrupt kills the pods, and once exits immediately. An interrupt after the results are\n" +
-	"known ends the clean-up within a second, also with exit code 130 or 143.\n\n" +
+	"At --timeout, once stops and removes the pods that are not done; at an interrupt, all pods. The\n" +
+	"logs of those that were not done stay. Each pod has its grace period; what it writes until its end\n" +
+	"is printed with its log, and is in the report. A second interrupt kills the pods, and once exits\n" +
+	"immediately. An interrupt after the results are known ends the clean-up within a second, also with\n" +
+	"exit code 130 or 143.\n\n" +
 	"once exits when the results are known. If the clean-up takes longer than --cleanup-timeout, not\n" +
 	"counting the grace periods of pods that stop, once prints a warning that names what is left. once\n" +
 	"always replaces the report, however it ends. If no pod was run, the report has the errors.\n\n" +

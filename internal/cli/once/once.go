@@ -116,7 +116,8 @@ func Run(ctx context.Context, o Options) error {
 	case err := <-done:
 		return err
 	case <-time.After(killTime):
-		go r.logs.PrintStopped() // as they are now
+		go func() { _ = r.completeReport(ctx) }() // as they are now
+		go r.logs.PrintStopped()
 	}
 	select {
 	case err := <-done:
@@ -179,6 +180,9 @@ func (r *run) pods(ctx context.Context) error {
 	case err != nil:
 		return notStarted(agenterror.Explain(ctx, r.Command, err))
 	}
+	if reportError == nil {
+		reportError = r.completeReport(ctx)
+	}
 	r.printStopped(ctx)
 	r.printRetained(result)
 	result.Interrupted = result.Interrupted || ctx.Err() != nil
@@ -215,9 +219,15 @@ func (r *run) printStream(ctx context.Context, result result.Result) {
 // removing is called before the logs of a pod are removed.
 func (r *run) removing(key pod.Key, uid pod.UID) {
 	r.logs.Keep(key, uid)
+	r.Report.Removing(key, uid)
 	if r.stream != nil {
 		r.stream.Removing(key, uid)
 	}
+}
+
+// completeReport adds what was written by what was stopped to the report.
+func (r *run) completeReport(ctx context.Context) error {
+	return r.Report.Complete(r.CleanupTimeout, r.Signals.Next(ctx))
 }
 
 // printStopped prints the logs of what was stopped, until the next interrupt. After the second one

@@ -23,6 +23,7 @@ type File struct {
 	Began time.Time
 	// written is true if the file has the results or the error of this run, or cannot be written.
 	written atomic.Bool
+	again   again
 }
 
 // Begin replaces an earlier report by one that says that the run was cut off. If Path is not a
@@ -40,7 +41,18 @@ func (r *File) Begin() error {
 // Results writes the results of the pods.
 func (r *File) Results(result Run) error {
 	r.written.Store(true) // also if the write fails: do not try again
-	return r.write(junitOf(result))
+	unended := newUnended(r.Path, result)
+	if unended == nil {
+		return r.write(junitOf(result))
+	}
+	unended.merged = result.allMerged()
+	if err := r.write(junitWith(unended.run, unended.merged)); err != nil {
+		return err
+	}
+	r.again.mu.Lock()
+	defer r.again.mu.Unlock()
+	r.again.of = unended
+	return nil
 }
 
 // Failure writes the error because of which there are no results, unless the report has been
@@ -74,22 +86,32 @@ func (r *File) ResultsUntil(result Run, timeout time.Duration, interrupted <-cha
 		return nil
 	}
 	result.until = time.Now().Add(timeout / 2)
+	ended, err := within(func() error { return r.Results(result) }, timeout, interrupted)
+	if !ended {
+		return fmt.Errorf("the report is not written: nobody reads %s", r.Path)
+	}
+	return err
+}
+
+// within calls write and returns its error. It returns false if write has not ended at an interrupt or after the
+// timeout.
+func within(write func() error, timeout time.Duration, interrupted <-chan struct{}) (ended bool, err error) {
 	written := make(chan error, 1)
-	go func() { written <- r.Results(result) }()
+	go func() { written <- write() }()
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case err := <-written:
-		return err
+		return true, err
 	case <-timer.C:
 	case <-interrupted:
 		select {
 		case err := <-written:
-			return err
+			return true, err
 		case <-time.After(fileTime): // a file is written by then
 		}
 	}
-	return fmt.Errorf("the report is not written: nobody reads %s", r.Path)
+	return false, nil
 }
 
 // fileTime is how long the report may take after an interrupt.

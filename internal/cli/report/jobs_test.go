@@ -11,7 +11,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// TestTimeOfRetries: a Job takes as long as its tries together, and so does its suite: no case takes longer than it.
+// TestTimeOfRetries: a Job takes as long as its tries together, and so does its suite.
 func TestTimeOfRetries(t *testing.T) {
 	t.Parallel()
 	r := Run{Began: time.Now(), Durations: map[pod.Key]time.Duration{}}

@@ -86,6 +86,20 @@ func TestReport(t *testing.T) {
 	written(t, (&File{Began: time.Now()}).failed(errors.New("one\ntwo <\x00\x1b[31mred]]>")))
 }
 
+// TestTimeOfSuite: a suite takes as long as its cases together, as they are written.
+func TestTimeOfSuite(t *testing.T) {
+	t.Parallel()
+	r := Run{Done: func(*v1.Pod) bool { return true }, Durations: map[pod.Key]time.Duration{}, Runs: map[pod.Key]map[string]time.Duration{}}
+	for name, took := range map[string]time.Duration{"a": 2018400 * time.Microsecond, "b": 1519400 * time.Microsecond} {
+		p := notDonePod(name, v1.ContainerStatus{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}})
+		r.Pods, r.Durations[pod.KeyOf(p)] = append(r.Pods, p), 2084*time.Millisecond
+		r.Runs[pod.KeyOf(p)] = map[string]time.Duration{"c": took}
+	}
+	if got := junitOf(r).Suites[0].Time; got != "3.537" {
+		t.Errorf("2.018 and 1.519 make %s", got)
+	}
+}
+
 // TestReportBlamesSomebody: a pod that failed or is not done for no reason of a container's has a case that says so.
 func TestReportBlamesSomebody(t *testing.T) {
 	t.Parallel()

@@ -24,6 +24,14 @@ const (
 	maxListed     = 100_000  // names in a directory
 )
 
+// allMerged returns the suites of the reports that the containers of all pods have left.
+func (r Run) allMerged() (all []junitSuite) {
+	for _, p := range r.Pods {
+		all = append(all, r.merged(p)...)
+	}
+	return all
+}
+
 // merged returns the suites of the reports that the containers of a pod have left in the volumes that its
 // annotation pod.AnnotationJUnit names.
 func (r Run) merged(p *v1.Pod) []junitSuite {
