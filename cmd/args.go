@@ -34,7 +34,7 @@ func argCount(minArgs, maxArgs int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		synopsis := strings.TrimSuffix(c.CommandPath(), c.Name()) + c.Use
 		switch {
-		case len(args) < minArgs:
+		case len(args) < minArgs && !c.Flags().Changed("filename"):
 			return usage(c, fmt.Errorf("an argument is missing: %s", synopsis))
 		case len(args) <= maxArgs:
 			return nil

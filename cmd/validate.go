@@ -14,7 +14,7 @@ func validateCommand(a *app) *cobra.Command {
 	var output string
 	var loading flags.Loading
 	c := &cobra.Command{
-		Use:     "validate FILE|DIR|-...",
+		Use:     "validate FILE|DIR|-... | -f FILE",
 		Short:   "Check manifests as serve would",
 		Long:    lint.ValidateHelp,
 		Example: lint.ValidateExample,
@@ -30,14 +30,14 @@ func validateCommand(a *app) *cobra.Command {
 			if err != nil {
 				return usage(c, err)
 			}
-			findings, err := lint.Check(c.Context(), paths, lintOptions(a, o))
+			findings, err := lint.Check(c.Context(), append(paths, loading.Files...), lintOptions(a, o))
 			if err != nil {
 				return err
 			}
 			return findings.Print(a.Streams, output == "json")
 		},
 	}
-	loading.Add(c.Flags())
+	loading.AddWithFiles(c.Flags())
 	c.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
 	return c
 }
@@ -49,16 +49,16 @@ func lintOptions(a *app, o flags.LoadingOptions) lint.Options {
 func convertCommand(a *app) *cobra.Command {
 	var loading flags.Loading
 	c := &cobra.Command{
-		Args: argCount(1, unlimited), Use: "convert FILE|-...", Short: "Make manifests of other documents", Long: lint.ConvertHelp,
+		Args: argCount(1, unlimited), Use: "convert FILE|-... | -f FILE", Short: "Make manifests of other documents", Long: lint.ConvertHelp,
 		Example: "  kubectl get deployment web -o yaml | podrun convert - > /etc/pods/web.yaml\n  podrun convert docker-compose.yaml > /etc/pods/app.yaml",
 		RunE: func(c *cobra.Command, paths []string) error {
 			o, err := loading.Options()
 			if err != nil {
 				return usage(c, err)
 			}
-			return lint.Convert(c.Context(), paths, a.Streams, lintOptions(a, o))
+			return lint.Convert(c.Context(), append(paths, loading.Files...), a.Streams, lintOptions(a, o))
 		},
 	}
-	loading.Add(c.Flags())
+	loading.AddWithFiles(c.Flags())
 	return c
 }

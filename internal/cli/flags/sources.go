@@ -85,6 +85,8 @@ type Loading struct {
 	rules        support.Rules
 	// inlineDrivers are the CSI drivers that podSecurity lets pods use.
 	inlineDrivers []string
+	// Files are manifests beside those that the arguments name, with AddWithFiles.
+	Files []string
 }
 
 // Add adds the flags to f.
@@ -102,6 +104,12 @@ func (l *Loading) Add(f *pflag.FlagSet) {
 	f.BoolVar(&l.rules.IgnoreNodeName, "ignore-node-name", false,
 		"run pods whose spec.nodeName is another node's, with a warning, instead of refusing them")
 	FromEnvironment(f)
+}
+
+// AddWithFiles is Add for a command whose arguments are manifests; the flag for files is kubectl's.
+func (l *Loading) AddWithFiles(f *pflag.FlagSet) {
+	l.Add(f)
+	f.StringArrayVarP(&l.Files, "filename", "f", nil, "file, directory or - for standard input, like an argument; repeatable")
 }
 
 // Options checks the flags and returns what they mean.
