@@ -47,7 +47,7 @@ func TestHostileFiles(t *testing.T) {
 		{"errors below a long name", "services: {a: {? " + long + " : [" + strings.Repeat("$,", 3000) + "]}}", "", "$ has no name"},
 		{"texts below a long name", "services: {a: {image: x, ? " + long + " : [" + strings.Repeat("x,", 3000) + "]}}", "", ""},
 		{"fields of a long service", "services: {? " + long + " : {image: x, " + fields(3000) + "}}", "", ""},
-		{"services before a long one", "services: {? " + long + " : {image: x, depends_on: [" + numbered(3000, "f%d, ") + "]}, " + numbered(3000, "f%d: {image: x}, ") + "}", "", ""},
+		{"services before a long one", "services: {? " + long + " : {image: x, depends_on: [" + numbered(1000, "f%d, ") + "]}, " + numbered(1000, "f%d: {image: x}, ") + "}", "", ""},
 		{"fields of a long pod", "{apiVersion: v1, kind: Pod, metadata: {name: " + long + "}, spec: {" + fields(3000) + "}}", "", ""},
 		{"items of a long kind", "{kind: " + long + "List, items: [" + strings.Repeat("{},1,", 3000) + "]}", "", "kkk…: is not an object"},
 	} {
