@@ -38,7 +38,7 @@ func getCommand(a *app) *cobra.Command {
 		},
 	}
 	f.AddTo(c.Flags())
-	c.ValidArgsFunction = a.completeResources(append([]string{"volumes", "plugins", "events"}, query.Types()...)...)
+	c.ValidArgsFunction = a.completeResources(query.Listed()...)
 	a.completeFlags(c)
 	return c
 }

@@ -12,10 +12,10 @@
 // There is one daemon per run directory. It runs as long as a client holds a Lease or there is a task in
 // any namespace, and exits when there is neither for Options.IdleGrace, or for a minute after
 // Lease.KeepWarm. Container records, snapshots and images do not keep it running; they are available again
-// at its next start. Running containers survive
-// when the daemon is terminated or killed: their shims continue, and the next daemon connects to them. A Lease
-// is only a lock that the kernel releases with the process, so a killed client counts as one that has
-// closed its Lease. After the daemon has died, its clients call Ensure again.
+// at its next start. Running containers survive when the daemon is terminated or killed: their shims
+// continue, and the next daemon connects to them. A Lease is only a lock that the kernel releases with the
+// process, so a killed client counts as one that has closed its Lease. After the daemon has died, its
+// clients call Ensure again.
 //
 // # For clients
 //

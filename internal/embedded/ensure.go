@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 // startTimeout bounds Ensure. A daemon with many shims to adopt needs some tenths of a second.
@@ -42,13 +43,7 @@ func (l *Lease) Close() error {
 
 // KeepWarm makes the daemon run for a minute from now on, also if nothing needs it, so that the next client does not
 // wait for its start.
-func (l *Lease) KeepWarm() error {
-	// trusted: the daemon's directory is root's alone
-	if err := os.WriteFile(warmMark(l.dirs), nil, 0o600); err != nil {
-		return err
-	}
-	return os.Chtimes(warmMark(l.dirs), time.Time{}, time.Now())
-}
+func (l *Lease) KeepWarm() error { return sys.WriteFile(warmMark(l.dirs), nil, 0o600) }
 
 // Cool takes KeepWarm back, also that of earlier clients.
 func (l *Lease) Cool() error {

@@ -90,7 +90,7 @@ func (r *Reader) WaitObjects(ctx context.Context, out io.Writer, o ObjectWait) e
 		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf(
 			"--for %q: of a job it must be condition=NAME[=VALUE], create or delete", o.For)}
 	}
-	complete := strings.HasPrefix(strings.ToLower(o.For)+"=", "condition=complete=")
+	complete := isCondition(o.For, conditionComplete)
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimedOut)
 	defer cancel()
 	pending := slices.Clone(o.Objects)
@@ -102,7 +102,7 @@ func (r *Reader) WaitObjects(ctx context.Context, out io.Writer, o ObjectWait) e
 				return false, err
 			}
 			if !condition(has) {
-				if complete && has != nil && has.Annotations[manifest.AnnotationRolledBack] != "" {
+				if complete && has != nil && isRolledBack(has) {
 					return false, rolledBack(id.String(), has, string(id.Kind)+"/"+id.Key.Name)
 				}
 				unmet = append(unmet, id)
@@ -152,9 +152,7 @@ func (r *Reader) conditionsOf(id workload.ID) (*v1.Pod, error) {
 		}
 		complete, back := completeness(d, pods)
 		add(conditionComplete, complete)
-		if back != "" && back != revisions.Undone {
-			p.Annotations = map[string]string{manifest.AnnotationRolledBack: back}
-		}
+		p.Annotations = map[string]string{manifest.AnnotationRolledBack: back}
 		return p, nil
 	}
 	job, err := r.Job(id.Key.Namespace, id.Key.Name)

@@ -37,12 +37,6 @@ var instead = []struct{ kinds, text string }{
 	{"pv persistentvolume persistentvolumes", "podrun get volumes lists the volumes of persistentVolumeClaims"},
 }
 
-// listed are the resource types that podrun has.
-var listed = []string{
-	"pods", "deployments", "replicasets", "statefulsets", "daemonsets", "jobs", "cronjobs", "volumes", "plugins",
-	"events",
-}
-
 // insteadOf says what podrun has in place of a resource type that it does not know.
 func insteadOf(kind string) string {
 	for _, i := range instead {
@@ -50,8 +44,8 @@ func insteadOf(kind string) string {
 			return i.text
 		}
 	}
-	text := "podrun has " + strings.Join(listed, ", ") + "; podrun images lists images"
-	if near := nearest(kind, listed); near != "" {
+	text := "podrun has " + strings.Join(Listed(), ", ") + "; podrun images lists images"
+	if near := nearest(kind, Listed()); near != "" {
 		text = fmt.Sprintf("did you mean %s? %s", near, text)
 	}
 	return text

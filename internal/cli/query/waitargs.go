@@ -97,11 +97,15 @@ func (w *Wait) Run(ctx context.Context, r *Reader, out io.Writer, s Selection, n
 	return r.Wait(ctx, out, WaitOptions{Pods: pods, Condition: w.condition, Timeout: left, Gone: gone})
 }
 
+// isCondition reports that a value of --for is the condition name, whatever its status should be.
+func isCondition(value, name string) bool {
+	return strings.HasPrefix(strings.ToLower(value)+"=", "condition="+strings.ToLower(name)+"=")
+}
+
 // itself reports that an object of a kind has the condition itself; else its pods have it.
 func (w *Wait) itself(kind workload.Kind) bool {
-	of := strings.ToLower(w.For) + "="
-	return kind == workload.Job || kind == workload.Deployment &&
-		(strings.HasPrefix(of, "condition=available=") || strings.HasPrefix(of, "condition=complete="))
+	return kind == workload.Job ||
+		kind == workload.Deployment && (isCondition(w.For, "Available") || isCondition(w.For, conditionComplete))
 }
 
 // objects returns the objects to wait for, and the names of pods and of workloads that stand for their pods.

@@ -49,7 +49,7 @@ func Kinds() []workload.Kind {
 	return all
 }
 
-// Types returns the resource types that get and describe take, pods first.
+// Types returns the resource types that describe takes, pods first.
 func Types() []string {
 	types := []string{"pods"}
 	for _, t := range workloadTypes {
@@ -57,6 +57,9 @@ func Types() []string {
 	}
 	return types
 }
+
+// Listed returns all resource types that get takes.
+func Listed() []string { return append(Types(), "volumes", "plugins", "events") }
 
 // typeAll is what kubectl calls several types together: here pods and workloads.
 const typeAll = "all"
