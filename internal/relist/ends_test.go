@@ -46,6 +46,7 @@ type machineWith struct {
 	key    pod.Key
 	mu     sync.Mutex
 	events []string
+	before int // full lists when within last returned
 	stop   func()
 }
 
@@ -85,21 +86,17 @@ func (m *machineWith) exit() {
 
 func (m *machineWith) ring() { m.rings <- runtime.Wakeup{Key: m.key, At: time.Now()} }
 
-// within returns the events and the number of full lists in d.
+// within waits for d and returns the events and the number of full lists since it last returned.
 func (m *machineWith) within(d time.Duration) (events string, lists int) {
-	m.mu.Lock()
-	m.events = nil
-	m.mu.Unlock()
-	m.world.mu.Lock()
-	before := m.lists
-	m.world.mu.Unlock()
 	time.Sleep(d)
 	synctest.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
-	return strings.Join(m.events, ", "), m.lists - before
+	events, lists = strings.Join(m.events, ", "), m.lists-m.before
+	m.events, m.before = nil, m.lists
+	return events, lists
 }
 
 // gaps returns the seconds between the full lists of the next six minutes, without those that
