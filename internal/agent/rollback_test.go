@@ -17,6 +17,7 @@ import (
 	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -324,6 +325,31 @@ func TestRollbackDeadline(t *testing.T) {
 		s.put(rollbackPod("bad:1", "podrun.io/progress-deadline-seconds: '30'"))
 		s.show(25*time.Second, "web=bad:1")
 		s.show(70*time.Second, "web=v:1*!") // it is read within 20 s, and may take 30 and the former one's grace
+	})
+}
+
+// TestRollbackWithoutContainerd: time in which containerd cannot be reached does not count for the deadline.
+func TestRollbackWithoutContainerd(t *testing.T) {
+	rollbackTest(t, func(s *served, rt *fake.Runtime) {
+		away := func(err error) {
+			for _, call := range []string{"ListContainers", "InspectContainers", "StartContainer", "SignalContainer", "CreateSandbox"} {
+				rt.Fail(call, err)
+			}
+		}
+		s.put(rollbackPod("v:1"))
+		s.start()
+		s.show(time.Minute, "web=v:1*")
+		away(runtime.ErrUnavailable)
+		s.put(rollbackPod("v:2"))
+		s.show(time.Hour, "web=v:2")
+		away(nil)
+		s.show(90*time.Second, "web=v:2*")
+		away(runtime.ErrUnavailable)
+		s.put(rollbackPod("bad:1"))
+		s.show(time.Hour, "web=bad:1")
+		away(nil)
+		s.show(90*time.Second, "web=bad:1")
+		s.show(3*time.Minute, "web=v:2*!")
 	})
 }
 

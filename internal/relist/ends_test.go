@@ -44,10 +44,12 @@ type machineWith struct {
 	*world
 	kernel *kernel
 	key    pod.Key
-	mu     sync.Mutex
-	events []string
-	before int // full lists when within last returned
-	stop   func()
+	// relister is the one that runs.
+	relister *Relister
+	mu       sync.Mutex
+	events   []string
+	before   int // full lists when within last returned
+	stop     func()
 }
 
 func startMachine(t *testing.T, containers ...pod.Container) *machineWith {
@@ -57,6 +59,7 @@ func startMachine(t *testing.T, containers ...pod.Container) *machineWith {
 		kernel: &kernel{watched: map[int][]func(){}}, key: key,
 	}
 	r := New(Options{Lister: m, Notifier: m, Processes: m.kernel, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	m.relister = r
 	ctx, cancel := context.WithCancel(t.Context())
 	events := make(chan Event)
 	var actors sync.WaitGroup

@@ -52,6 +52,7 @@ type Relister struct {
 	pods     map[pod.Key]record
 	good     time.Time
 	err      error
+	outage   outage
 	// listed is closed when a list has succeeded and its result is in pods.
 	listed chan struct{}
 	// events are the differences that Run has not sent yet.
@@ -281,6 +282,15 @@ func (r *Relister) begin(keys ...pod.Key) moment {
 	return began
 }
 
+// beginList numbers a list.
+func (r *Relister) beginList() moment {
+	began := r.begin()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.outage.listing = began.at
+	return began
+}
+
 // inspected removes an inspection that has finished from inspecting. The caller holds mu.
 func (r *Relister) inspected(key pod.Key, began moment) {
 	left := slices.DeleteFunc(r.inspecting[key], func(m moment) bool { return m.sequence == began.sequence })
@@ -293,6 +303,9 @@ func (r *Relister) failed(err error) {
 	r.mu.Lock()
 	first := r.err == nil
 	r.err = err
+	if errors.Is(err, runtime.ErrUnavailable) {
+		r.outage.begin(time.Now())
+	}
 	r.mu.Unlock()
 	if first {
 		r.o.Log.Warn("listing containers failed; keeping the previous observations", "err", err)
@@ -320,7 +333,7 @@ func (r *Relister) keep(seen pod.Observed, began moment) []Event {
 // list lists all pods. Pods that cannot be inspected do not fail the list: they keep their old
 // observations, and the next list comes soon.
 func (r *Relister) list(ctx context.Context) {
-	began := r.begin()
+	began := r.beginList()
 	all, err := r.o.Lister.List(ctx)
 	var unknown []pod.Observed
 	bad := err
@@ -333,11 +346,12 @@ func (r *Relister) list(ctx context.Context) {
 			r.failed(err)
 		}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.outage.listed(time.Now(), bad == nil)
 	if bad != nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.err != nil && err == nil {
 		r.o.Log.Info("listing containers works again")
 	}

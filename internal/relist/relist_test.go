@@ -101,7 +101,10 @@ func (w *world) pause() {
 func (w *world) List(context.Context) ([]pod.Observed, error) {
 	w.pause()
 	defer w.pause()
-	for _, stuck := range w.stuck {
+	w.mu.Lock()
+	hung := maps.Clone(w.stuck)
+	w.mu.Unlock()
+	for _, stuck := range hung {
 		<-stuck
 	}
 	w.mu.Lock()

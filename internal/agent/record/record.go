@@ -103,6 +103,15 @@ func (r *Record) Run(ctx context.Context) error {
 	}
 }
 
+// Without makes the time of outages of containerd not count for revisions that are being tried. outage returns the sum
+// of all of them.
+func (r *Record) Without(outage func() time.Duration) *Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.outage = outage
+	return r
+}
+
 // At sets the boot and the wall clock by which runs are recorded, and returns r. nil is the machine's clock; another
 // one is right.
 func (r *Record) At(boot string, wall func() time.Time, log *slog.Logger) *Record {

@@ -16,12 +16,14 @@ import (
 )
 
 // trials is what is recorded of the revisions of pods and workloads. Only histories are stored. Times are those of a
-// clock that nobody sets, and begin again when podrun does: what a revision could not do while podrun did not run
-// does not count.
+// clock that nobody sets, and begin again when podrun does: what a revision could not do while podrun or containerd
+// did not run does not count.
 type trials struct {
 	histories map[workload.ID]*revisions.History
 	began     map[workload.ID]trial
 	seen      map[pod.Key]watched
+	// outage returns for how long, all in all, containerd could not be reached.
+	outage func() time.Duration
 	// updating are the groups (pod.UpdateGroup) of pods of which pods of several templates are desired.
 	updating map[string]bool
 	// newer are the digests of images that pods are to be updated to.
@@ -67,10 +69,12 @@ func (r *Record) Newer(id workload.ID, digests map[string]string) {
 	r.notify()
 }
 
-// trial is since when a revision is being tried without that another of its pods was ready for the first time.
+// trial is since when a revision is being tried without that another of its pods was ready for the first time, and what
+// outage was then.
 type trial struct {
 	revision string
 	at       time.Time
+	outage   time.Duration
 	ready    map[pod.Key]bool
 }
 
@@ -84,7 +88,7 @@ type watched struct {
 func newTrials() trials {
 	return trials{
 		histories: map[workload.ID]*revisions.History{}, began: map[workload.ID]trial{}, seen: map[pod.Key]watched{},
-		newer: map[workload.ID]map[string]string{},
+		newer: map[workload.ID]map[string]string{}, outage: func() time.Duration { return 0 },
 	}
 }
 
@@ -122,7 +126,7 @@ func (r *Record) saveRevisions(all map[workload.ID]*revisions.History, failed ma
 // begin takes note of since when a revision is being tried.
 func (t trials) begin(id workload.ID, h *revisions.History) {
 	if t.began[id].revision != h.Tried {
-		t.began[id] = trial{h.Tried, time.Now(), map[pod.Key]bool{}}
+		t.began[id] = trial{h.Tried, time.Now(), t.outage(), map[pod.Key]bool{}}
 	}
 }
 
@@ -145,8 +149,8 @@ func (t trials) tried() map[workload.ID]time.Duration {
 	all := map[workload.ID]time.Duration{}
 	for id, h := range t.histories {
 		t.begin(id, h) // if podrun has just started
-		if h.Tried != "" {
-			all[id] = time.Since(t.began[id].at)
+		if began := t.began[id]; h.Tried != "" {
+			all[id] = time.Since(began.at) - (t.outage() - began.outage)
 		}
 	}
 	return all
@@ -221,7 +225,7 @@ func (r *Record) try(p *v1.Pod, at time.Time) {
 	r.seen[key] = now
 	group, _ := pod.UpdateGroup(p)
 	if t := r.began[id]; !now.ready.IsZero() && r.updating[group] && t.revision == rollback.IDOf(p) && !t.ready[key] {
-		t.at, t.ready[key] = time.Now(), true
+		t.at, t.outage, t.ready[key] = time.Now(), r.outage(), true
 		r.began[id] = t
 	}
 	changed := !same || before.ready != now.ready || before.pod.Status.Phase != p.Status.Phase
