@@ -15,7 +15,7 @@ export CGO_ENABLED ?= 0
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build shim test race simulate simulate-check lint update verify e2e security security-check vm crash bench fuzz oracle soak sbom reproducible deb image
+.PHONY: help demo build shim test race simulate simulate-check lint update verify e2e kubeadm security security-check vm crash bench fuzz oracle soak sbom reproducible deb image
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ verify: update ## check that what is generated is up to date
 e2e: build ## run podrun end to end on the embedded, a stock and Debian's containerd, and in a container (root)
 	@scripts/deps.sh runc busybox docker-registry prometheus dbus-daemon chromium
 	@scripts/e2e.sh
+
+kubeadm: build ## run the manifests that kubeadm writes, with Kubernetes' own programs, which it builds (root; 15 minutes at first)
+	@scripts/deps.sh runc busybox ip
+	@scripts/kubeadm.sh
 
 security: build ## run every attack that docs/security.md names, on real containers (root)
 	@scripts/deps.sh runc busybox dbus-daemon

@@ -224,11 +224,11 @@ func TestAutoUpdate(t *testing.T) {
 	}
 }
 
-// awaitHistory waits until podrun history has these results.
-func (n *node) awaitHistory(pod, want string) {
+// awaitHistory waits until the history of a pod has these results.
+func (n *node) awaitHistory(pod, want string, flags ...string) {
 	n.t.Helper()
 	n.await("the history of "+pod, func() error {
-		out := n.ok("history", pod)
+		out := n.ok(append([]string{"history", pod}, flags...)...)
 		var results []string
 		for _, line := range strings.Split(strings.TrimSpace(out), "\n")[1:] {
 			results = append(results, strings.Fields(strings.Replace(line, "*", "", 1))[1])

@@ -22,6 +22,7 @@ for tool in "$@"; do
 	gcc) missing+=(gcc libc6-dev) ;;
 	qemu-system-x86_64) missing+=(qemu-system-x86) ;;
 	mke2fs) missing+=(e2fsprogs) ;;
+	ip) missing+=(iproute2) ;;
 	*) missing+=("$tool") ;;
 	esac
 done

@@ -76,7 +76,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 		o.archives().Load(ctx, a.conn.Driver)
 	}
 	known.Answer(owner.NewJobRequests(o.Dirs, o.Log), owner.NewUndoRequests(o.Dirs, o.Log), a.events)
-	stored, err := known.Without(a.relister.Outage).At(a.loop.Boot, a.loop.Wall, o.Log).Recall(a.runtime.Store())
+	stored, err := known.At(a.loop.Boot, a.loop.Wall, a.relister.Outage, o.Log).Recall(a.runtime.Store())
 	if err != nil {
 		return err
 	}

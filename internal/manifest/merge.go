@@ -105,7 +105,7 @@ func Merge(s Sources) Desired {
 		}
 	}
 	d.Problems = append(d.Problems, s.removeDuplicateUIDs(d.Pods)...)
-	d.Problems = append(d.Problems, cycles(d.Pods)...)
+	d.Problems = append(d.Problems, cycles(d)...)
 	s.mergeObjects(&d)
 	s.annotateConfig(&d)
 	return d

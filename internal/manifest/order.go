@@ -11,12 +11,18 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// cycles returns Problems for the cycles of pods that wait for each other to start. The pods remain in the desired
-// state, because those that run are not affected. A pod is in one Problem at most: of cycles that share pods some
-// are left out, because there may be as many as the square of the annotations' size.
-func cycles(pods map[pod.Key]*v1.Pod) []Problem {
-	s := cycleSearch{pods: pods, at: map[pod.Key]int{}}
-	for _, key := range slices.SortedFunc(maps.Keys(pods), pod.Key.Compare) {
+// cycles returns Problems for the cycles of pods, and Jobs that are not complete, that wait for each other. The pods
+// remain in the desired state, because those that run are not affected. A pod is in one Problem at most: of cycles that
+// share pods some are left out, because there may be as many as the square of the annotations' size.
+func cycles(d Desired) []Problem {
+	s := cycleSearch{pods: maps.Clone(d.Pods), at: map[pod.Key]int{}}
+	for _, w := range d.Workloads {
+		key := pod.KeyOf(w.Template)
+		if arrived, job := d.Arrived[key]; job && !arrived && s.pods[key] == nil {
+			s.pods[key] = w.Template
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(s.pods), pod.Key.Compare) {
 		s.visit(key)
 	}
 	return s.problems

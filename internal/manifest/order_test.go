@@ -5,9 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/jobs"
 )
 
 func TestCircles(t *testing.T) {
@@ -38,7 +41,7 @@ func TestCircles(t *testing.T) {
 			pods[pod.KeyOf(p)] = p
 		}
 		var got []string
-		for _, problem := range cycles(pods) {
+		for _, problem := range cycles(Desired{Pods: pods}) {
 			_, way, _ := strings.Cut(problem.Err.Error(), "pods wait for each other: ")
 			got = append(got, way)
 		}
@@ -74,7 +77,7 @@ func TestManyCycles(t *testing.T) {
 				break
 			}
 		}
-		problems := cycles(pods)
+		problems := cycles(Desired{Pods: pods})
 		text := 0
 		for _, problem := range problems {
 			text += len(problem.Err.Error())
@@ -82,5 +85,36 @@ func TestManyCycles(t *testing.T) {
 		if len(problems) == 0 || text > 10*size {
 			t.Errorf("%s: %d problems with %d bytes for %d bytes of manifests", name, len(problems), text, size)
 		}
+	}
+}
+
+// TestCycleThroughAJob: a Job that is not complete is a part of a cycle; one that is complete is not.
+func TestCycleThroughAJob(t *testing.T) {
+	t.Parallel()
+	const text = `apiVersion: batch/v1
+kind: Job
+metadata: {name: job}
+spec:
+  template:
+    metadata: {annotations: {podrun.io/after: a}}
+    spec: {restartPolicy: Never, containers: [{name: c, image: 'i:1'}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a, annotations: {podrun.io/after: job}}
+spec: {containers: [{name: c, image: 'i:1'}]}
+`
+	files := map[string]string{"/m/all.yaml": text}
+	d := merged(t, workload.Recorded{}, files)
+	if len(d.Problems) != 1 || !strings.Contains(d.Problems[0].Err.Error(), "default/a-node1 after default/job-node1 after default/a-node1") {
+		t.Errorf("problems: %v", d.Problems)
+	}
+	done := &jobs.History{}
+	id := workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: "default", Name: "job"}}
+	*done = *d.Jobs[id]
+	done.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
+	d = merged(t, workload.Recorded{Histories: workload.Histories{Jobs: map[workload.ID]*jobs.History{id: done}}}, files)
+	if len(d.Problems) != 0 {
+		t.Errorf("problems with a Job that is complete: %v", d.Problems)
 	}
 }

@@ -103,19 +103,14 @@ func (r *Record) Run(ctx context.Context) error {
 	}
 }
 
-// Without makes the time of outages of containerd not count for revisions that are being tried. outage returns the sum
-// of all of them.
-func (r *Record) Without(outage func() time.Duration) *Record {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.outage = outage
-	return r
-}
-
 // At sets the boot and the wall clock by which runs are recorded, and returns r. nil is the machine's clock; another
-// one is right.
-func (r *Record) At(boot string, wall func() time.Time, log *slog.Logger) *Record {
+// one is right. outage returns how long all outages of containerd were together: this time does not count for revisions
+// that are being tried. It may be nil.
+func (r *Record) At(boot string, wall func() time.Time, outage func() time.Duration, log *slog.Logger) *Record {
 	r.boot, r.log = boot, log
+	if outage != nil {
+		r.outage = outage
+	}
 	if wall != nil {
 		r.wall, r.trust = wall, func() cronjobs.Trust { return cronjobs.Trust{Synchronized: true} }
 	}

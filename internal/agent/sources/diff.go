@@ -36,7 +36,7 @@ func (o Opener) Diff(
 	if err != nil {
 		return nil, manifest.Desired{}, err
 	}
-	recorded := record.New(nil).At(boot, nil, o.Log)
+	recorded := record.New(nil).At(boot, nil, nil, o.Log)
 	kept, err := recorded.Recall(store)
 	if err = errors.Join(err, errors.Join(store.Errors()...)); err != nil {
 		return nil, manifest.Desired{}, err

@@ -120,7 +120,7 @@ func (o *Once) Recall(
 	if err != nil {
 		log.Warn("pods that an earlier run has left of Jobs are not known", "err", err)
 	}
-	o.Record.At(boot, wall, log)
+	o.Record.At(boot, wall, nil, log)
 	o.Record.Forget() // what was decided while the manifests were read has not begun
 	for _, revisions := range all {
 		c := revisions[0]
