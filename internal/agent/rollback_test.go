@@ -353,6 +353,24 @@ func TestRollbackWithoutContainerd(t *testing.T) {
 	})
 }
 
+// TestRollbackToAUID: while a revision is tried, no other pod gets the UID of the one that it may be rolled back to.
+func TestRollbackToAUID(t *testing.T) {
+	rollbackTest(t, func(s *served, _ *fake.Runtime) {
+		s.put(rollbackPod("v:1"))
+		s.start()
+		s.show(time.Minute, "web=v:1*")
+		other := "---\napiVersion: v1\nkind: Pod\nmetadata: {name: x, uid: " + string(s.pods()[0].UID) + "}\n" +
+			"spec: {containers: [{name: c, image: 'v:3'}]}\n"
+		s.put(rollbackPod("v:1") + other)
+		s.show(time.Minute, "web=v:1*")
+		s.put(rollbackPod("bad:1") + other)
+		s.show(140*time.Second, "web=bad:1")
+		s.show(time.Minute, "web=v:1*!")
+		s.put(other) // when the pod is gone its UID is free
+		s.show(2*time.Minute, "x=v:3*")
+	})
+}
+
 // TestRollbackOfAConfigMap: with restart-on-change, the former ConfigMap comes back with the former pod.
 func TestRollbackOfAConfigMap(t *testing.T) {
 	rollbackTest(t, func(s *served, rt *fake.Runtime) {

@@ -11,6 +11,7 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/revisions"
 )
 
 // DuplicateError reports that a pod, ConfigMap, Secret or workload is defined twice, and that the other
@@ -104,7 +105,7 @@ func Merge(s Sources) Desired {
 			}
 		}
 	}
-	d.Problems = append(d.Problems, s.removeDuplicateUIDs(d.Pods)...)
+	d.Problems = append(d.Problems, s.removeDuplicateUIDs(d)...)
 	d.Problems = append(d.Problems, cycles(d)...)
 	s.mergeObjects(&d)
 	s.annotateConfig(&d)
@@ -113,8 +114,10 @@ func Merge(s Sources) Desired {
 
 // removeDuplicateUIDs removes pods whose metadata.uid is the one of another pod, which happens if a manifest
 // is copied, and returns a Problem for each: the state of a pod is stored under its UID, so two
-// pods cannot share one. The pod that runs stays, else the first by namespace and name.
-func (s Sources) removeDuplicateUIDs(pods map[pod.Key]*v1.Pod) []Problem {
+// pods cannot share one. The pod that runs stays, else the first by namespace and name. A UID to which a pod may be
+// rolled back is that pod's.
+func (s Sources) removeDuplicateUIDs(d Desired) []Problem {
+	pods := d.Pods
 	rank := func(key pod.Key) int {
 		if from, runs := s.Running[key]; runs && from == OriginOf(pods[key]) {
 			return 0
@@ -125,20 +128,24 @@ func (s Sources) removeDuplicateUIDs(pods map[pod.Key]*v1.Pod) []Problem {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Compare(b))
 	})
 	var problems []Problem
-	owners := map[pod.UID]pod.Key{}
+	owners := s.formerUIDs(d)
 	for _, key := range keys {
 		p := pods[key]
 		first, taken := owners[p.UID]
-		if !taken || p.UID == "" {
+		if !taken || p.UID == "" || first == key {
 			owners[p.UID] = key
 			continue
+		}
+		in := "" // a pod of a former revision is in no file
+		if other := pods[first]; other != nil {
+			in = " in " + OriginOf(other).Path
 		}
 		err := &InvalidError{Errors: []FieldError{{
 			File:  OriginOf(p).Path,
 			Field: "metadata.uid",
 			Key:   key,
-			Message: fmt.Sprintf("Duplicate value: %q: is also that of pod %s in %s; leave it out of one of them",
-				p.UID, first, OriginOf(pods[first]).Path),
+			Message: fmt.Sprintf("Duplicate value: %q: is also that of pod %s%s; leave it out of one of them",
+				p.UID, first, in),
 		}}}
 		// Blind retains the pod if it runs nevertheless: removing it would remove state under the
 		// UID of the other.
@@ -146,6 +153,35 @@ func (s Sources) removeDuplicateUIDs(pods map[pod.Key]*v1.Pod) []Problem {
 		delete(pods, key)
 	}
 	return problems
+}
+
+// formerUIDs returns the pods of revisions to which those that are desired may go back, by UID.
+func (s Sources) formerUIDs(d Desired) map[pod.UID]pod.Key {
+	all := map[pod.UID]pod.Key{}
+	add := func(w workload.Workload, h *revisions.History) {
+		for _, r := range []*revisions.Revision{h.Good, h.Previous} {
+			if r == nil {
+				continue
+			}
+			w.Template = r.Template
+			all[r.Template.UID] = pod.KeyOf(r.Template)
+			for _, one := range workload.Expand([]*workload.Workload{&w}, workload.Recorded{}).Pods {
+				p := Identified(one)
+				all[p.UID] = pod.KeyOf(p)
+			}
+		}
+	}
+	for id, h := range s.Recorded.Revisions {
+		if id.Kind == workload.Pod && d.Pods[id.Key] != nil {
+			add(workload.Workload{}, h)
+		}
+	}
+	for _, w := range d.Workloads {
+		if h := s.Recorded.Revisions[w.ID]; h != nil {
+			add(*w, h)
+		}
+	}
+	return all
 }
 
 // definition is a pod as one source defines it.
