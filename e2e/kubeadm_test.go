@@ -23,7 +23,7 @@ var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager",
 const kubeadmConfig = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 localAPIEndpoint: {advertiseAddress: 192.0.2.10, bindPort: 6443}
-nodeRegistration: {name: n, criSocket: "unix:///run/none.sock"}
+nodeRegistration: {name: "n", criSocket: "unix:///run/none.sock"}
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
@@ -94,9 +94,9 @@ func TestKubeadm(t *testing.T) {
 	}
 	n := newControlPlane(t, bin)
 	n.serve("--rollback")
-	ready := func() {
+	ready := func(pods ...string) {
 		t.Helper()
-		n.ok(append([]string{"wait", "--for=condition=Ready", "--timeout=3m", "-n", "kube-system"}, controlPlane...)...)
+		n.ok(append([]string{"wait", "--for=condition=Ready", "--timeout=3m", "-n", "kube-system"}, pods...)...)
 	}
 	await(t, patience, "the manifests to be read", func() error {
 		if got := len(n.pods()); got != len(controlPlane) {
@@ -104,10 +104,10 @@ func TestKubeadm(t *testing.T) {
 		}
 		return nil
 	})
-	ready()
+	ready(controlPlane...)
 	await(t, patience, "the scheduler to be elected, by way of apiserver and etcd", func() error {
-		if log := n.ok("logs", "-n", "kube-system", "kube-scheduler"); !strings.Contains(log, "acquired lease") {
-			return fmt.Errorf("it says:\n%s", log)
+		if log := n.run("logs", "-n", "kube-system", "kube-scheduler"); !strings.Contains(log.stderr, "acquired lease") {
+			return fmt.Errorf("it says: %v", log)
 		}
 		return nil
 	})
@@ -130,7 +130,7 @@ func TestKubeadm(t *testing.T) {
 		return isReady(p)
 	})
 	t.Logf("rolled back and ready %s after podrun was started", time.Since(began).Round(time.Second))
-	ready()
+	ready("etcd", "kube-controller-manager", "kube-scheduler") // which use it again
 	if etcd := n.pod("etcd-n"); etcd.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Error("etcd was started again")
 	}

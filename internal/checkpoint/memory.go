@@ -155,7 +155,19 @@ func (m *Memory) PowerCut(lose func(uid pod.UID) bool) (lost []pod.UID) {
 // RunPath implements Disk.
 func (m *Memory) RunPath(name string) string { return name }
 
-// ReadRuns implements Disk.
+// RunNames implements Disk.
+func (m *Memory) RunNames() ([]string, error) {
+	all, err := m.ReadRuns()
+	return slices.Sorted(maps.Keys(all)), err
+}
+
+// ReadRun implements Disk.
+func (m *Memory) ReadRun(name string) ([]byte, error) {
+	all, err := m.ReadRuns()
+	return all[name], err
+}
+
+// ReadRuns returns all texts by name.
 func (m *Memory) ReadRuns() (map[string][]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,8 +19,9 @@ import (
 type Runs interface {
 	// RunPath returns the path of a text, for messages.
 	RunPath(name string) string
-	// ReadRuns returns all texts by name.
-	ReadRuns() (map[string][]byte, error)
+	// RunNames returns the names of all texts, and ReadRun returns a text.
+	RunNames() ([]string, error)
+	ReadRun(name string) ([]byte, error)
 	// WriteRun replaces a text as a whole. After a power failure it is there.
 	WriteRun(name string, data []byte) error
 	// RemoveRun removes a text. It is no error if there is none.
@@ -59,10 +61,16 @@ func runOf(file string) (Run, bool) {
 
 func (r Run) what() string { return cmp.Or(r.Kind, "Job") + " " + r.Namespace + "/" + r.Name }
 
+// maxRun bounds the text of a run.
+const maxRun = 64 << 20
+
 // SaveRun stores a run in place of the last one of its Job. It returns once the run survives a power failure.
 func (s *Store) SaveRun(r Run) error {
 	r.Version = Version
 	data, err := json.Marshal(r)
+	if err == nil && len(data) > maxRun {
+		err = fmt.Errorf("it is larger than %d MiB", maxRun>>20)
+	}
 	if err == nil {
 		err = s.disk.WriteRun(r.file(), data)
 	}
@@ -85,18 +93,21 @@ func (s *Store) RemoveRun(r Run) error {
 
 // Runs returns the stored runs, also those that cannot be read.
 func (s *Store) Runs() ([]Run, error) {
-	texts, err := s.disk.ReadRuns()
+	files, err := s.disk.RunNames()
 	if err != nil {
 		return nil, fmt.Errorf("reading the runs of Jobs: %w", err)
 	}
 	var all []Run
-	for file, text := range texts {
+	for _, file := range files {
 		named, is := runOf(file)
 		if !is {
 			continue
 		}
 		r := Run{}
-		err := json.Unmarshal(text, &r)
+		text, err := s.disk.ReadRun(file)
+		if err == nil {
+			err = json.Unmarshal(text, &r)
+		}
 		switch {
 		case err == nil && r.Version > Version:
 			err = ErrLater
@@ -118,8 +129,8 @@ func (d osDisk) RunPath(name string) string {
 	return filepath.Join(layout.Runs(d.dirs), name+runSuffix)
 }
 
-// ReadRuns implements Disk.
-func (d osDisk) ReadRuns() (map[string][]byte, error) {
+// RunNames implements Disk.
+func (d osDisk) RunNames() ([]string, error) {
 	entries, err := os.ReadDir(layout.Runs(d.dirs))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -127,19 +138,27 @@ func (d osDisk) ReadRuns() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := map[string][]byte{}
+	var all []string
 	for _, e := range entries {
-		name, is := strings.CutSuffix(e.Name(), runSuffix)
-		if !is || !e.Type().IsRegular() {
-			continue
+		if name, is := strings.CutSuffix(e.Name(), runSuffix); is && e.Type().IsRegular() {
+			all = append(all, name)
 		}
-		text, err := os.ReadFile(filepath.Join(layout.Runs(d.dirs), e.Name()))
-		if err != nil {
-			return nil, err
-		}
-		all[name] = text
 	}
 	return all, nil
+}
+
+// ReadRun implements Disk.
+func (d osDisk) ReadRun(name string) ([]byte, error) {
+	f, err := os.Open(d.RunPath(name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxRun+1))
+	if len(text) > maxRun {
+		return nil, fmt.Errorf("it is larger than %d MiB", maxRun>>20)
+	}
+	return text, err
 }
 
 // WriteRun implements Disk.

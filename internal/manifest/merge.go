@@ -86,7 +86,7 @@ func Merge(s Sources) Desired {
 			definitions[pod.KeyOf(p)] = append(definitions[pod.KeyOf(p)], definition{p, waits})
 		}
 	}
-	for _, one := range s.expand(&d) {
+	for _, one := range s.expand(&d, definitions) {
 		definitions[pod.KeyOf(one.pod)] = append(definitions[pod.KeyOf(one.pod)], one)
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(definitions), pod.Key.Compare) {

@@ -30,13 +30,14 @@ func cycles(d Desired) (problems []Problem) {
 			names = append(names, key.String())
 		}
 		first := templates[way[0]]
-		problems = append(problems, Problem{Origin: OriginOf(first), Key: way[0], Err: &InvalidError{Errors: []FieldError{{
+		err := &InvalidError{Errors: []FieldError{{
 			File:  OriginOf(first).Path,
 			Field: "metadata.annotations[" + pod.AnnotationAfter + "]",
 			Key:   way[0],
 			Message: fmt.Sprintf("Invalid value: %q: pods wait for each other: %s",
 				first.Annotations[pod.AnnotationAfter], strings.Join(names, " after ")),
-		}}}})
+		}}}
+		problems = append(problems, Problem{Origin: OriginOf(first), Key: way[0], Err: err})
 	}
 	return problems
 }

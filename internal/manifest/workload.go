@@ -62,7 +62,7 @@ func (l *loader) workload(o object, kind string) {
 	setIdentity(p, written, l.LoadOptions)
 	annotateWarnings(p, outer.warnings)
 	Annotate(p, workload.Annotation, w.String())
-	w.Template, w.Suffix = p, strings.TrimPrefix(p.Name, w.Key.Name)
+	w.Manifest, w.Template, w.Suffix = l.Origin.Path, p, strings.TrimPrefix(p.Name, w.Key.Name)
 	key := pod.KeyOf(p)
 	if w.Key.Name == "" {
 		key = pod.Key{}
@@ -81,7 +81,10 @@ func (l *loader) workload(o object, kind string) {
 // tooMany reports whether the manifest's workloads have too many pods with this one; then it adds an error. A workload
 // has few bytes, whatever the number of its pods.
 func (l *loader) tooMany(o object, w *workload.Workload, key pod.Key) bool {
-	if l.replicas += w.Replicas; l.replicas <= workload.MaxReplicas {
+	if l.replicas += w.Replicas; w.MakesJobs() && w.Replicas == 0 {
+		l.replicas++ // it is recorded too
+	}
+	if l.replicas <= workload.MaxReplicas {
 		return false
 	}
 	l.failAt(o, "spec", fmt.Sprintf("podrun makes at most %d pods of a manifest's workloads; with this one there are %d",
@@ -90,8 +93,15 @@ func (l *loader) tooMany(o object, w *workload.Workload, key pod.Key) bool {
 }
 
 // sameName reports whether the manifest has a pod of one of the workload's names already; then it adds
-// an error. Else it records the names.
+// an error. Else it records the names. The pods of Jobs get other names then, so only the Jobs themselves count.
 func (l *loader) sameName(o object, w *workload.Workload, key pod.Key) bool {
+	if name := (Name{Kind: string(w.Kind), Key: w.Key}); w.MakesJobs() {
+		twice := l.objects[name]
+		if l.objects[name] = true; twice {
+			l.failAt(o, "metadata.name", fmt.Sprintf("Duplicate value: %q: is given twice", w.Key.Name), key)
+		}
+		return twice
+	}
 	line := o.doc.LineOf(o.at("metadata.name"))
 	for _, name := range w.Names() {
 		one := pod.Key{Namespace: w.Key.Namespace, Name: name + w.Suffix}
@@ -136,8 +146,8 @@ type workloadDefinition struct {
 }
 
 // expand returns the pods of the workloads of all sources, as definitions, with a Problem for each
-// workload that is defined twice. It sets d.Workloads and d.Retained.
-func (s Sources) expand(d *Desired) []definition {
+// workload that is defined twice. It sets d.Workloads and d.Retained. pods are the definitions of pods.
+func (s Sources) expand(d *Desired, pods map[pod.Key][]definition) []definition {
 	defined := map[workload.ID][]workloadDefinition{}
 	waits := false
 	for _, name := range s.Order {
@@ -171,6 +181,7 @@ func (s Sources) expand(d *Desired) []definition {
 			}
 		}
 	}
+	s.Recorded.Reserved = func(key pod.Key) bool { return len(pods[key]) > 0 }
 	plan := workload.Expand(used, s.Recorded)
 	d.Workloads, d.Retained, d.Histories = append(slices.Clone(used), plan.Made...), plan.Retained, plan.Histories
 	d.Next, d.Arrived = plan.Next, map[pod.Key]bool{}
@@ -181,12 +192,12 @@ func (s Sources) expand(d *Desired) []definition {
 		}
 	}
 	s.keepHistories(d)
-	var pods []definition
+	var made []definition
 	for _, instance := range plan.Pods {
 		w := instance.Workload
-		pods = append(pods, definition{Identified(instance), waiting[slices.Index(used, cmp.Or(w.Owner, w))]})
+		made = append(made, definition{Identified(instance), waiting[slices.Index(used, cmp.Or(w.Owner, w))]})
 	}
-	return pods
+	return made
 }
 
 // Identified returns the pod of a workload with its UID.

@@ -183,8 +183,7 @@ func TestWorkloadsTwice(t *testing.T) {
 	}
 }
 
-// TestTryOfAnotherPodsName: that a try of a Job has the name of another pod of the same file shows only when it is its
-// turn. The Job would wait without a word otherwise.
+// TestTryOfAnotherPodsName: a try of a Job whose name another pod has gets the next name.
 func TestTryOfAnotherPodsName(t *testing.T) {
 	t.Parallel()
 	const job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: web}\nspec:\n  template:\n" +
@@ -206,9 +205,8 @@ func TestTryOfAnotherPodsName(t *testing.T) {
 			Pods: map[pod.Key]jobs.Observed{key: {Run: workload.RunOf(failed), Pod: failed, Ended: true}}, Now: now,
 		}, files)
 	}
-	if len(d.Problems) != 1 || d.Problems[0].Err.Error() !=
-		"/m/a.yaml: pod default/web-1-node1 is also in /m/a.yaml, which is used" {
-		t.Errorf("pods %q, problems %v", podNames(d), d.Problems)
+	if got := podNames(d); got != "web-0-node1 web-1-node1 web-2-node1" || len(d.Problems) > 0 {
+		t.Errorf("pods %q, problems %v", got, d.Problems)
 	}
 	if _, of := workload.Of(d.Pods[pod.Key{Namespace: "default", Name: "web-1-node1"}]); of {
 		t.Error("the Job has the other pod")
@@ -314,5 +312,40 @@ func TestBadCronJob(t *testing.T) {
 	recorded.Exists = map[pod.Key]string{{Namespace: "default", Name: "c-29539325-0-node1"}: made.String()}
 	if d := merge(Snapshot{}); d.CronJobs[cron] == nil || d.Jobs[made] == nil {
 		t.Errorf("while its pods end: %+v", d.Histories)
+	}
+}
+
+// TestJobBesideItsName: the pods of a Job get names that no other pod has, whatever is in the same file or another.
+func TestJobBesideItsName(t *testing.T) {
+	t.Parallel()
+	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: db}\nspec:\n  template:\n" +
+		"    spec: {restartPolicy: Never, containers: [{name: c, image: 'i:1'}]}\n"
+	for name, files := range map[string]map[string]string{
+		"one file":  {"/m/a.yaml": workloadText("Deployment", "db", "replicas: 2") + "---\n" + job},
+		"reversed":  {"/m/a.yaml": job + "---\n" + workloadText("StatefulSet", "db", "replicas: 2", "serviceName: s")},
+		"two files": {"/m/a.yaml": job, "/m/b.yaml": workloadText("Deployment", "db", "replicas: 2")},
+	} {
+		d := merged(t, workload.Recorded{}, files)
+		if got := podNames(d); got != "db-0-node1 db-1-node1 db-2-node1" || len(d.Problems) > 0 {
+			t.Errorf("%s: pods %q, problems %v", name, got, d.Problems)
+		}
+	}
+	var invalid *InvalidError
+	if _, err := Load([]byte(job+"---\n"+job), options("/m/a.yaml")); !errors.As(err, &invalid) ||
+		invalid.Errors[0].Message != `Duplicate value: "db": is given twice` {
+		t.Errorf("twice: %v", err)
+	}
+}
+
+// TestManyCronJobs: those without pods count too, since each is recorded.
+func TestManyCronJobs(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	for i := range workload.MaxReplicas + 1 {
+		fmt.Fprintf(&text, "---\napiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c%d}\nspec:\n  schedule: '* * * * *'\n"+
+			"  jobTemplate: {spec: {parallelism: 0, template: {spec: {restartPolicy: Never, containers: [{name: c, image: 'i:1'}]}}}}\n", i)
+	}
+	if _, err := Load([]byte(text.String()), options("/m/a.yaml")); err == nil || !strings.Contains(err.Error(), "at most 1000 pods") {
+		t.Errorf("%v", err)
 	}
 }

@@ -34,6 +34,14 @@ type jobTemplate struct {
 	Pod *v1.Pod `json:"pod"`
 }
 
+// complete reports that Jobs can be made of it: its record was not damaged.
+func (t *jobTemplate) complete() bool {
+	s := &t.Job.Spec
+	indexed := s.CompletionMode != nil && *s.CompletionMode == batchv1.IndexedCompletion
+	return t.Pod != nil && len(t.Pod.Spec.Containers) > 0 && s.Parallelism != nil && s.BackoffLimit != nil &&
+		(s.Completions != nil || !indexed)
+}
+
 // owners has what each Job belongs to: a CronJob, or itself.
 type owners map[ID]ID
 
@@ -66,15 +74,26 @@ func (id ID) Made(h *cronjobs.History) (all []ID) {
 	return all
 }
 
-// expandCronJob adds to the plan what a CronJob needs: its Jobs, which go on as those of manifests do.
-func (w *Workload) expandCronJob(recorded Recorded, owner owners, plan *Plan) {
+// activePods returns how many pods the Jobs of a CronJob may run now; 0 if it is none.
+func (w *Workload) activePods(recorded Recorded) int {
+	if h := recorded.CronJobs[w.ID]; w.Kind == CronJob && h != nil {
+		return len(h.Active()) * max(w.Replicas, 1) // those without pods are recorded too
+	}
+	return 0
+}
+
+// expandCronJob adds to the plan what a CronJob needs: its Jobs, which go on as those of manifests do. busy is how many
+// pods those of the other CronJobs of its manifest may run.
+func (w *Workload) expandCronJob(recorded Recorded, owner owners, busy int, plan *Plan) {
 	h := recorded.CronJobs[w.ID]
 	switch {
 	case recorded.Frozen[w.ID] && h == nil:
 		w.freeze(recorded, owner, plan)
 		return
 	case !recorded.Frozen[w.ID]:
-		next := cronjobs.Decide(w.cronInput(recorded, owner))
+		in := w.cronInput(recorded, owner)
+		in.Busy = busy
+		next := cronjobs.Decide(in)
 		h = next.History
 		plan.wakeAt(next.Next)
 	}
@@ -82,7 +101,7 @@ func (w *Workload) expandCronJob(recorded Recorded, owner owners, plan *Plan) {
 	templates := map[string]*jobTemplate{}
 	for key, text := range h.Templates {
 		t := &jobTemplate{}
-		if json.Unmarshal(text, t) == nil && t.Pod != nil {
+		if json.Unmarshal(text, t) == nil && t.complete() {
 			templates[key] = t
 		}
 	}

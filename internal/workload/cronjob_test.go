@@ -18,7 +18,7 @@ func newCronJob() *Workload {
 	o.Namespace, o.Name = "default", "c"
 	o.Spec = batchv1.CronJobSpec{Schedule: "*/5 * * * *", TimeZone: ptr.To("UTC"), Suspend: ptr.To(false)}
 	o.Spec.JobTemplate.Spec = batchv1.JobSpec{Completions: ptr.To[int32](1), Parallelism: ptr.To[int32](1), BackoffLimit: ptr.To[int32](0)}
-	p := &v1.Pod{}
+	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i:1"}}}}
 	p.Namespace, p.Name, p.UID, p.Annotations = "default", "c-n", "t", map[string]string{Annotation: "CronJob/c"}
 	return &Workload{
 		ID: ID{Kind: CronJob, Key: pod.Key{Namespace: "default", Name: "c"}}, Object: o, Template: p, Suffix: "-n", Replicas: 1,

@@ -50,6 +50,9 @@ func (w *Workload) expandJob(recorded Recorded, plan *Plan) {
 	in := jobs.Input{
 		Job: w.Object.(*batchv1.Job), Document: string(w.Template.UID), PerBoot: w.PerBoot,
 		Boot: recorded.Boot, History: recorded.Jobs[w.ID], Pods: map[string]jobs.Observed{}, Now: recorded.Now,
+		Reserved: func(name string) bool {
+			return recorded.Reserved(pod.Key{Namespace: w.Key.Namespace, Name: name + w.Suffix})
+		},
 	}
 	for key, owner := range recorded.Exists {
 		if owner == w.String() && key.Namespace == w.Key.Namespace {

@@ -64,8 +64,8 @@ type Workload struct {
 	// Template is the pod that the template describes, complete as one from a manifest of its own
 	// is, under the name of the workload.
 	Template *v1.Pod
-	// Suffix ends the names of all pods of the node.
-	Suffix string
+	// Manifest is the file or URL that the document was read from, and Suffix ends the names of all pods of the node.
+	Manifest, Suffix string
 	// Replicas is the number of pods, 1 for a DaemonSet, and Start the index of the first one.
 	Replicas, Start int
 	// Ordered starts each pod only when the one before it is ready, and stops the last one first.
@@ -151,6 +151,9 @@ func (w *Workload) First() pod.Key {
 type Recorded struct {
 	// Exists has the value of Annotation of each pod of a workload that exists.
 	Exists map[pod.Key]string
+	// Reserved reports that a manifest has a pod of a name, but for those of workloads. It may be nil. A Job makes no
+	// pod of such a name.
+	Reserved func(pod.Key) bool
 	Histories
 	// Pods is what is known of the pods of Jobs.
 	Pods map[pod.Key]jobs.Observed
@@ -220,14 +223,18 @@ func Expand(all []*Workload, recorded Recorded) Plan {
 	plan := Plan{Retained: map[pod.Key]bool{}, Histories: Histories{
 		Jobs: map[ID]*jobs.History{}, CronJobs: map[ID]*cronjobs.History{},
 	}}
-	owner := ownersOf(all, recorded)
+	owner, busy := ownersOf(all, recorded), map[string]int{}
+	for _, w := range all {
+		busy[w.Manifest] += w.activePods(recorded)
+	}
+	recorded.Reserved = reservedBy(all, recorded.Reserved)
 	for _, w := range all {
 		switch w.Kind {
 		case Job:
 			w.expandJob(recorded, &plan)
 			continue
 		case CronJob:
-			w.expandCronJob(recorded, owner, &plan)
+			w.expandCronJob(recorded, owner, busy[w.Manifest]-w.activePods(recorded), &plan)
 			continue
 		}
 		plan.Pods = append(plan.Pods, w.pods()...)
@@ -236,6 +243,19 @@ func Expand(all []*Workload, recorded Recorded) Plan {
 		}
 	}
 	return plan
+}
+
+// reservedBy returns reserved with the names of the pods of workloads that make no Jobs.
+func reservedBy(all []*Workload, reserved func(pod.Key) bool) func(pod.Key) bool {
+	more := map[pod.Key]bool{}
+	for _, w := range all {
+		for i := range w.Replicas {
+			if !w.MakesJobs() {
+				more[w.PodKey(w.Start+i)] = true
+			}
+		}
+	}
+	return func(key pod.Key) bool { return more[key] || reserved != nil && reserved(key) }
 }
 
 // wakeAt makes Next at most t; zero: it stays.

@@ -48,7 +48,7 @@ func TestCronJobs(t *testing.T) {
 	key := pod.Key{Namespace: "default", Name: "c"}
 	job, cron := workload.ID{Kind: workload.Job, Key: key}, workload.ID{Kind: workload.CronJob, Key: key}
 	all := workload.Histories{
-		Jobs:     map[workload.ID]*jobs.History{job: {Run: "1"}},
+		Jobs:     map[workload.ID]*jobs.History{job: {Run: "1", Document: "d"}},
 		CronJobs: map[workload.ID]*cronjobs.History{cron: {UID: "u"}},
 	}
 	d.broken = true

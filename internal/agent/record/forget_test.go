@@ -17,7 +17,7 @@ func TestForget(t *testing.T) {
 	p := &v1.Pod{}
 	p.Namespace, p.Name, p.Annotations = "default", "work-0-n", map[string]string{workload.Annotation: "Job/work"}
 	id := workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: "default", Name: "work"}}
-	r.Save(workload.Histories{Jobs: map[workload.ID]*jobs.History{id: {Run: "1"}}})
+	r.Save(workload.Histories{Jobs: map[workload.ID]*jobs.History{id: {Run: "1", Document: "d"}}})
 	r.Sent(map[pod.Key]*v1.Pod{pod.KeyOf(p): p})
 	if now := r.Recorded(); len(now.Jobs) != 1 || len(now.Pods) != 1 || len(now.Exists) != 1 {
 		t.Fatalf("recorded: %+v", now)

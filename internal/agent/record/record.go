@@ -23,7 +23,6 @@ import (
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
-	"podrun.io/podrun/internal/sys/clock"
 	"podrun.io/podrun/internal/sys/errtext"
 	"podrun.io/podrun/internal/workload"
 	"podrun.io/podrun/internal/workload/cronjobs"
@@ -35,10 +34,9 @@ import (
 // implements mux.Record and reconcile.Publisher. Its methods are safe for concurrent use.
 type Record struct {
 	reconcile.Publisher
-	store   *checkpoint.Store // nil: runs are not stored
-	boot    string
-	wall    func() time.Time
-	trust   func() cronjobs.Trust
+	store *checkpoint.Store // nil: runs are not stored
+	boot  string
+	times
 	log     *slog.Logger
 	changed chan struct{}
 	// requests ask for Jobs, and events gets what happens. Both may be nil.
@@ -66,12 +64,8 @@ type Events interface{ Record(e pod.Event) }
 
 // New returns an empty Record that passes statuses on to a publisher.
 func New(to reconcile.Publisher) *Record {
-	watch := clock.New()
 	return &Record{
-		Publisher: to, wall: time.Now, trust: func() cronjobs.Trust {
-			return cronjobs.Trust{Synchronized: clock.Synchronized(), Set: watch.Set()}
-		},
-		log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1),
+		Publisher: to, times: newTimes(), log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1),
 		exists: map[pod.Key]string{}, pods: map[pod.Key]jobs.Observed{}, jobs: map[workload.ID]*jobs.History{},
 		crons: map[workload.ID]*cronjobs.History{}, frozen: map[workload.ID]bool{},
 		unsure: map[workload.ID]bool{}, answered: map[cronjobs.Request]bool{},
@@ -112,7 +106,7 @@ func (r *Record) At(boot string, wall func() time.Time, outage func() time.Durat
 		r.outage = outage
 	}
 	if wall != nil {
-		r.wall, r.trust = wall, func() cronjobs.Trust { return cronjobs.Trust{Synchronized: true} }
+		r.times = rightTimes(wall)
 	}
 	return r
 }
@@ -182,19 +176,19 @@ func (r *Record) read(id workload.ID, text []byte) error {
 	switch id.Kind {
 	case workload.Job:
 		h := &jobs.History{}
-		if err := json.Unmarshal(text, h); err != nil {
+		if err := errors.Join(json.Unmarshal(text, h), h.Valid()); err != nil {
 			return err
 		}
 		r.jobs[id] = h
 	case workload.CronJob:
 		h := &cronjobs.History{}
-		if err := json.Unmarshal(text, h); err != nil {
+		if err := errors.Join(json.Unmarshal(text, h), h.Valid()); err != nil {
 			return err
 		}
 		r.crons[id] = h
 	case workload.Pod, workload.DaemonSet, workload.Deployment, workload.ReplicaSet, workload.StatefulSet:
 		h := &revisions.History{}
-		if err := json.Unmarshal(text, h); err != nil {
+		if err := errors.Join(json.Unmarshal(text, h), h.Valid()); err != nil {
 			return err
 		}
 		r.histories[id] = h
@@ -233,6 +227,13 @@ func isJob(p *v1.Pod) bool {
 func (r *Record) Recorded() workload.Recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if step, is := r.step(); is {
+		for id, h := range r.jobs {
+			if shifted := h.Shifted(step); shifted != h {
+				r.jobs[id], r.unsure[id] = shifted, true // to be stored, whatever is decided
+			}
+		}
+	}
 	r.asked = nil
 	if r.requests != nil {
 		old := func(q cronjobs.Request) bool { return r.answered[q] }
@@ -348,14 +349,17 @@ func save[H any](
 	return last
 }
 
+// remove removes a stored history. The caller holds mu, which is free meanwhile: a disk takes long.
 func (r *Record) remove(id workload.ID) error {
 	if r.store == nil {
 		return nil
 	}
+	r.mu.Unlock()
+	defer r.mu.Lock()
 	return r.store.RemoveRun(runOf(id, nil))
 }
 
-// write stores a history.
+// write stores a history. The caller holds mu, which is free meanwhile.
 func (r *Record) write(id workload.ID, history any) error {
 	if r.store == nil {
 		return nil
@@ -364,6 +368,8 @@ func (r *Record) write(id workload.ID, history any) error {
 	if err != nil {
 		return fmt.Errorf("encoding the run of %s: %w", id, err)
 	}
+	r.mu.Unlock()
+	defer r.mu.Lock()
 	return r.store.SaveRun(runOf(id, text))
 }
 

@@ -66,7 +66,7 @@ var (
 	// withJob is a CronJob and its Job.
 	withJob = workload.Histories{
 		CronJobs: map[workload.ID]*cronjobs.History{cron: {UID: "u", Jobs: []cronjobs.Job{{Name: "c-1"}}}},
-		Jobs:     map[workload.ID]*jobs.History{made: {Run: "1"}},
+		Jobs:     map[workload.ID]*jobs.History{made: {Run: "1", Document: "d"}},
 	}
 	withoutJob = workload.Histories{CronJobs: map[workload.ID]*cronjobs.History{cron: {UID: "u"}}}
 )

@@ -38,6 +38,9 @@ func (j Job) indexed() bool {
 	return j.Spec.CompletionMode != nil && *j.Spec.CompletionMode == batchv1.IndexedCompletion
 }
 
+// maxIndexes is how many indexes of a Job have a case, the first ones: a manifest may have two billion.
+const maxIndexes = 100_000
+
 // jobCases returns the cases of a Job: one for each index or, if it has none, one.
 func (r Run) jobCases(j Job) []junitCase {
 	if !j.indexed() {
@@ -46,7 +49,7 @@ func (r Run) jobCases(j Job) []junitCase {
 			succeeded: end != nil && end.Type == batchv1.JobComplete})}
 	}
 	done := jobs.Indexes(j.Status.CompletedIndexes)
-	tries, failed := make([]try, int(*j.Spec.Completions)), false
+	tries, failed := make([]try, min(int(*j.Spec.Completions), maxIndexes)), false
 	for i := range tries {
 		index := strconv.Itoa(i)
 		pods := slices.DeleteFunc(slices.Clone(j.Pods), func(p *v1.Pod) bool {

@@ -11,8 +11,8 @@ import (
 )
 
 // Cycles returns the cycles of pods that start after each other, each in the order in which they wait. after has the
-// pods that each one starts after; those that are not in it wait for none. A pod is in one cycle at most: of cycles that
-// share pods some are left out, because there may be as many as the square of the number of pods.
+// pods that each one starts after; those that are not in it wait for none. A pod is in one cycle at most: of cycles
+// that share pods some are left out, because there may be as many as the square of the number of pods.
 func Cycles(after map[pod.Key][]pod.Key) [][]pod.Key {
 	s := search{after: after, at: map[pod.Key]int{}}
 	for _, key := range slices.SortedFunc(maps.Keys(after), pod.Key.Compare) {

@@ -163,7 +163,26 @@ func (s *subject) revision(p *v1.Pod) *revisions.Revision {
 			r.Secrets[ref.Name] = m
 		}
 	}
+	if size(r.ConfigMaps) > maxConfigMaps {
+		r.ConfigMaps = nil
+	}
 	return r
+}
+
+// maxConfigMaps is how many bytes the ConfigMaps of a revision may have together to be kept with it: each pod has a
+// copy of them in its record. It is what Kubernetes allows one to have.
+const maxConfigMaps = v1.MaxSecretSize
+
+func size(all map[string]*v1.ConfigMap) (n int) {
+	for _, m := range all {
+		for _, value := range m.Data {
+			n += len(value)
+		}
+		for _, value := range m.BinaryData {
+			n += len(value)
+		}
+	}
+	return n
 }
 
 // health returns the health of the pods, if they are of the revision, and the digests of the images that they run.

@@ -21,6 +21,27 @@ const noticed = time.Second
 // Set reports that the clock shows another time now than it would if nobody had set it since New.
 func (w Watch) Set() bool { return (booted() - w.since).Abs() >= noticed }
 
+// Steps notices each time that the clock is set. It is not safe for concurrent use.
+type Steps struct{ last time.Duration }
+
+// NewSteps returns Steps that notice what happens from now on.
+func NewSteps() *Steps { return &Steps{last: booted()} }
+
+// step is how far a clock is set at least to be noticed by Next.
+const step = time.Minute
+
+// Next returns by how much the clock was set since Next was called last, and when the machine was booted by what it
+// showed before. Less than a minute is 0.
+func (s *Steps) Next() (by time.Duration, boot time.Time) {
+	now := booted()
+	by, boot = now-s.last, time.Unix(0, int64(s.last))
+	s.last = now
+	if by.Abs() < step {
+		return 0, boot
+	}
+	return by, boot
+}
+
 // booted returns when the machine was booted by its clock, since the epoch. It changes when the clock is set, and not
 // while the machine sleeps.
 func booted() time.Duration {

@@ -12,6 +12,7 @@ package cronjobs
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -92,6 +93,8 @@ type Input struct {
 	// Jobs has the runs of the Jobs that have begun, by name. Foreign reports that a Job of another owner has a name.
 	Jobs    map[string]*jobs.History
 	Foreign func(name string) bool
+	// Busy is how many pods the Jobs of the other CronJobs of the manifest may run now.
+	Busy int
 	// Now is the time by the clock.
 	Now time.Time
 	Trust
@@ -124,6 +127,9 @@ const (
 	// MaxJobs is how many Jobs of one CronJob may be active, and how many of each outcome stay, if each runs one pod at
 	// a time. If each runs more, there may be fewer Jobs: MaxJobs is also the number of those pods.
 	MaxJobs = 1000
+	// maxTemplates is how many bytes the templates of the Jobs that are may have together. They are recorded anew with
+	// each of them.
+	maxTemplates = 4 << 20
 	// many is how many times may be missed without a warning, as in Kubernetes' controller.
 	many = 100
 	// clockCheck is when to look again at a clock that cannot be right.
@@ -164,6 +170,19 @@ type decision struct {
 	Input
 	h    *History
 	next time.Time
+}
+
+// Valid returns an error if the history cannot be one that podrun has recorded: its file was damaged.
+func (h *History) Valid() error {
+	if h.UID == "" {
+		return errors.New("it names no CronJob")
+	}
+	for _, j := range h.Jobs {
+		if _, has := h.Templates[j.Template]; j.Name == "" || !has {
+			return fmt.Errorf("Job %q was made from nothing", j.Name)
+		}
+	}
+	return nil
 }
 
 func (h *History) clone() *History {
@@ -330,8 +349,8 @@ func (d *decision) start(n int64, t time.Time, previous int64) bool {
 	}
 	if d.CronJob.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent {
 		d.h.Jobs = slices.DeleteFunc(d.h.Jobs, func(j Job) bool { return j.Outcome == "" && !j.Manual })
-	} else if most := d.most(); len(active) >= most {
-		d.h.Problem = Problem{"FailedCreate", fmt.Sprintf("Error creating job: %d are active, which is the most", most)}
+	} else if why := d.full(active); why != "" {
+		d.h.Problem = Problem{"FailedCreate", "Error creating job: " + why}
 		return false
 	}
 	d.h.LastSchedule, d.h.Held, d.h.Clock = t, time.Time{}, d.Now
@@ -342,6 +361,28 @@ func (d *decision) start(n int64, t time.Time, previous int64) bool {
 		d.create(Job{Name: name, Time: t})
 	}
 	return true
+}
+
+// size returns how many bytes the templates have.
+func (h *History) size() (n int) {
+	for _, text := range h.Templates {
+		n += len(text)
+	}
+	return n
+}
+
+// full returns why there cannot be another Job beside the active ones; "" if there can be.
+func (d *decision) full(active []Job) string {
+	_, known := d.h.Templates[d.Digest]
+	switch most := d.most(); {
+	case len(active) >= most:
+		return fmt.Sprintf("%d are active, which is the most", most)
+	case len(active) > 0 && d.Busy+(len(active)+1)*MaxJobs/most > MaxJobs:
+		return fmt.Sprintf("the CronJobs of a manifest run %d pods at most", MaxJobs)
+	case len(active) > 0 && !known && d.h.size()+len(d.Template) > maxTemplates:
+		return fmt.Sprintf("the Jobs that are have templates of %d MiB, which is the most", maxTemplates>>20)
+	}
+	return ""
 }
 
 // most is how many Jobs may be active, and how many of each outcome stay.
@@ -368,11 +409,18 @@ func (d *decision) limit(outcome batchv1.JobConditionType, limit *int32) {
 	}
 }
 
-// prune removes the templates that no Job needs.
+// prune removes the templates that no Job needs, and the oldest Jobs that have finished if those of all are too large.
 func (d *decision) prune() {
-	maps.DeleteFunc(d.h.Templates, func(key string, _ json.RawMessage) bool {
-		return !slices.ContainsFunc(d.h.Jobs, func(j Job) bool { return j.Template == key })
-	})
+	for {
+		maps.DeleteFunc(d.h.Templates, func(key string, _ json.RawMessage) bool {
+			return !slices.ContainsFunc(d.h.Jobs, func(j Job) bool { return j.Template == key })
+		})
+		i := slices.IndexFunc(d.h.Jobs, func(j Job) bool { return j.Outcome != "" })
+		if i < 0 || d.h.size() <= maxTemplates {
+			break
+		}
+		d.h.Jobs = slices.Delete(d.h.Jobs, i, i+1)
+	}
 	if len(d.h.Jobs) == 0 { // as it is read back
 		d.h.Jobs, d.h.Templates = nil, nil
 	}

@@ -242,6 +242,54 @@ func TestPodsOfActiveJobs(t *testing.T) {
 	}
 }
 
+// TestPodsOfOthers: the CronJobs of a manifest together have no more pods than a workload may have, but for one Job each.
+func TestPodsOfOthers(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "* * * * *", func(s *batchv1.CronJobSpec) { s.JobTemplate.Spec.Parallelism = ptr.To[int32](10) })
+	m.at("10:00:30", "")
+	m.in.Busy = 980
+	m.at("10:01:00", "10:01", created)
+	m.at("10:02:00", "10:01, 10:02", created)
+	m.at("10:03:00", "10:01, 10:02", "FailedCreate")
+	m.in.Busy = 5000
+	m.finish("c-29539321", batchv1.JobComplete)
+	m.finish("c-29539322", batchv1.JobComplete)
+	m.decide()
+	m.decide() // it is seen that they have finished
+	if got := m.jobs(); got != "10:01 Complete, 10:02 Complete, 10:03" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestLargeTemplates: what Jobs were made from is recorded with each of them, so that it is bounded.
+func TestLargeTemplates(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "* * * * *", func(s *batchv1.CronJobSpec) { s.SuccessfulJobsHistoryLimit = ptr.To[int32](100) })
+	m.at("10:00:30", "")
+	edit := func(n int) {
+		m.in.Digest = fmt.Sprint(n)
+		m.in.Template = json.RawMessage(`"` + strings.Repeat("x", maxTemplates/4) + `"`)
+		m.in.Now = m.in.Now.Add(time.Minute)
+		m.decide()
+	}
+	for n := range 8 {
+		edit(n)
+	}
+	if got := len(m.in.History.Active()); got != 3 || !strings.Contains(m.in.History.Problem.Message, "templates of 4 MiB") {
+		t.Errorf("%d active, problem %v", got, m.in.History.Problem)
+	}
+	for n := range 8 {
+		for _, j := range m.in.History.Active() {
+			m.finish(j.Name, batchv1.JobComplete)
+		}
+		m.decide()
+		edit(10 + n)
+	}
+	if n := m.in.History.size(); n > maxTemplates+maxTemplates/4+2 || len(m.in.History.Active()) != 1 {
+		t.Errorf("%d bytes of templates, jobs %s", n, m.jobs())
+	}
+}
+
 func TestHistoryLimits(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "* * * * *")

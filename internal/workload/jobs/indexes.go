@@ -11,17 +11,49 @@ import (
 // set is a set of indexes. Its text is that of Kubernetes, such as 1,3-5,7.
 type set map[int]bool
 
-// parse returns the indexes in a text. What is no index is left out.
-func parse(text string) set {
-	all := set{}
+// span are the indexes from first to last.
+type span struct{ first, last int }
+
+// spans returns the indexes in a text. What is no index is left out. The text may say more of them than there is memory
+// for.
+func spans(text string) (all []span) {
 	for part := range strings.SplitSeq(text, ",") {
 		first, last, ranged := strings.Cut(part, "-")
-		from, err := strconv.Atoi(first)
+		from, err := strconv.ParseInt(first, 10, 32)
 		to := from
 		if ranged && err == nil {
-			to, err = strconv.Atoi(last)
+			to, err = strconv.ParseInt(last, 10, 32)
 		}
-		for i := from; err == nil && i <= to; i++ {
+		if err == nil && from >= 0 && from <= to {
+			all = append(all, span{int(from), int(to)})
+		}
+	}
+	return all
+}
+
+// size returns the number of indexes in spans that do not overlap.
+func size(all []span) (n int) {
+	for _, s := range all {
+		n += s.last - s.first + 1
+	}
+	return n
+}
+
+// in returns how many indexes of the set are in spans that do not overlap.
+func (s set) in(all []span) (n int) {
+	for index := range s {
+		if slices.ContainsFunc(all, func(s span) bool { return s.first <= index && index <= s.last }) {
+			n++
+		}
+	}
+	return n
+}
+
+// parse returns the indexes in a text that podrun has written: those of pods that there were.
+func parse(text string) set {
+	all := set{}
+	for _, s := range spans(text) {
+		for i := s.first; i <= s.last; i++ {
 			all[i] = true
 		}
 	}

@@ -75,8 +75,10 @@ type Try struct {
 	// Number counts the failures of the index before.
 	Number  int     `json:"number,omitempty"`
 	Outcome Outcome `json:"outcome,omitempty"`
-	// Stops reports that the pod is being removed before it has ended.
-	Stops bool `json:"stops,omitempty"`
+	// Stops reports that the pod is being removed before it has ended, and Counts that its end counts nevertheless: it
+	// is removed because the Job ends, and not because it is suspended or has fewer pods now.
+	Stops  bool `json:"stops,omitempty"`
+	Counts bool `json:"counts,omitempty"`
 }
 
 // active reports that the try has not ended and may go on.
@@ -116,7 +118,9 @@ type Input struct {
 	History *History
 	// Pods are the pods of the Job that exist, of any run, by their names without the node's.
 	Pods map[string]Observed
-	Now  time.Time
+	// Reserved reports that another pod has a name, without the node's. It may be nil.
+	Reserved func(name string) bool
+	Now      time.Time
 }
 
 // Plan is the result of Decide.
@@ -151,8 +155,8 @@ func Decide(in Input) Plan {
 	if d.h.Status.FailedIndexes != nil {
 		d.failed = parse(*d.h.Status.FailedIndexes)
 	}
+	d.h.setBack(d.Now)
 	if Finished(&d.h.Status) == nil {
-		d.h.setBack(d.Now)
 		d.observe()
 		d.judge()
 		d.manage()
@@ -226,14 +230,12 @@ func (d *decision) observe() {
 		switch {
 		case t.Outcome != "":
 		case t.Stops && !exists:
-			// Kubernetes counts the pods that it removes because the Job ends, and not those that it
-			// removes because it is suspended or has fewer pods now.
 			t.Outcome = Failed
-			if d.target() != nil {
+			if t.Counts {
 				d.h.Status.Failed++
 			}
 			d.lose(t.Index, Failures{Tries: 1})
-		case t.Stops:
+		case t.Stops && (!t.Counts || o.ended() != v1.PodSucceeded):
 		case o.ended() == v1.PodSucceeded:
 			t.Outcome = Succeeded
 			d.h.Failures = Failures{}
@@ -301,7 +303,7 @@ func (d *decision) unfinished() bool {
 func (d *decision) stop(n int) {
 	for i := len(d.h.Tries) - 1; i >= 0 && d.actives() > n; i-- {
 		if t := &d.h.Tries[i]; t.active() {
-			t.Stops = true
+			t.Stops, t.Counts = true, d.target() != nil
 		}
 	}
 }
@@ -340,12 +342,6 @@ func (d *decision) manage() {
 	if c := condition(s, batchv1.JobSuspended); c != nil && c.Status == v1.ConditionTrue {
 		d.set(batchv1.JobSuspended, v1.ConditionFalse, "JobResumed", "Job resumed")
 	}
-	if s.StartTime == nil {
-		s.StartTime = &metav1.Time{Time: d.Now}
-		if job.ActiveDeadlineSeconds != nil {
-			d.wakeAt(d.deadline())
-		}
-	}
 	want, active := d.parallel(), d.actives()
 	if d.stop(want); active >= want || d.earlierRuns(d.h.Run) {
 		return
@@ -375,6 +371,12 @@ func (in Input) earlierRuns(run string) bool {
 	return false
 }
 
+// reserved reports that a new try must not have the name: another pod, or another try, has it.
+func (d *decision) reserved(name string) bool {
+	mine := slices.ContainsFunc(d.h.Tries, func(t Try) bool { return t.Name == name })
+	return mine || d.Reserved != nil && d.Reserved(name)
+}
+
 // create adds tries until as many are not over as are wanted. A try that is being removed counts, so its
 // successor waits for its end.
 func (d *decision) create(want int) {
@@ -391,9 +393,13 @@ func (d *decision) create(want int) {
 		}
 	}
 	if !d.indexed() {
-		for ; n < want; n++ {
-			d.h.Tries = append(d.h.Tries, Try{Name: fmt.Sprintf("%s-%d", d.Job.Name, d.h.Created)})
+		for n < want {
+			name := fmt.Sprintf("%s-%d", d.Job.Name, d.h.Created)
 			d.h.Created++
+			if !d.reserved(name) {
+				d.h.Tries = append(d.h.Tries, Try{Name: name})
+				n++
+			}
 		}
 		return
 	}
@@ -407,8 +413,10 @@ func (d *decision) create(want int) {
 			continue
 		}
 		t := Try{Name: fmt.Sprintf("%s-%d", d.Job.Name, i), Index: i, Number: f.Count}
-		if f.Tries > 0 {
-			t.Name += fmt.Sprintf("-r%d", f.Tries)
+		for first, r := t.Name, f.Tries; r > 0 || d.reserved(t.Name); r++ {
+			if t.Name = fmt.Sprintf("%s-r%d", first, r); !d.reserved(t.Name) {
+				break
+			}
 		}
 		d.h.Tries = append(d.h.Tries, t)
 		d.h.Created++

@@ -23,6 +23,8 @@ type model struct {
 	history *History
 	pods    map[string]Observed
 	now     time.Time
+	// taken are names of other pods.
+	taken string
 }
 
 func newModel(t *testing.T, change func(*batchv1.JobSpec)) *model {
@@ -35,6 +37,11 @@ func newModel(t *testing.T, change func(*batchv1.JobSpec)) *model {
 	job.Spec.Template.Spec.RestartPolicy = v1.RestartPolicyNever
 	change(&job.Spec)
 	return &model{t: t, job: job, pods: map[string]Observed{}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+}
+
+func (m *model) decide() Plan {
+	taken := func(name string) bool { return has(m.taken, name) }
+	return Decide(Input{Job: m.job, Document: "d", History: m.history, Pods: m.pods, Reserved: taken, Now: m.now})
 }
 
 // step lets time pass and pods change, and compares what is then decided. A change is "POD succeeded", "POD failed CODE",
@@ -69,7 +76,7 @@ func (m *model) step(after time.Duration, changes, want string) {
 		p.Status.ContainerStatuses = []v1.ContainerStatus{status}
 		m.pods[words[0]] = Observed{Run: m.history.Run, Pod: p, Ended: p.Status.Phase != v1.PodRunning}
 	}
-	plan := Decide(Input{Job: m.job, Document: "d", History: m.history, Pods: m.pods, Now: m.now})
+	plan := m.decide()
 	text, err := json.Marshal(plan.History)
 	if err != nil {
 		m.t.Fatal(err)

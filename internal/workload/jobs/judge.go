@@ -81,11 +81,15 @@ func (d *decision) deadline() time.Time {
 // judge decides whether the Job has failed or succeeded, in the order of Kubernetes' syncJob.
 func (d *decision) judge() {
 	s, job := &d.h.Status, &d.Job.Spec
+	suspended := job.Suspend != nil && *job.Suspend
+	if s.StartTime == nil && !suspended && d.target() == nil {
+		s.StartTime = &metav1.Time{Time: d.Now}
+	}
 	fail := func(reason, message string) { d.aim(batchv1.JobFailureTarget, reason, message) }
 	if s.Failed > *job.BackoffLimit || d.restartedTooOften() {
 		fail(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
 	}
-	if job.ActiveDeadlineSeconds != nil && s.StartTime != nil && (job.Suspend == nil || !*job.Suspend) {
+	if job.ActiveDeadlineSeconds != nil && s.StartTime != nil && !suspended {
 		if at := d.deadline(); !at.After(d.Now) {
 			fail(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 		} else {
@@ -140,13 +144,8 @@ func (d *decision) successRule() (index int, met bool) {
 	for i, rule := range d.Job.Spec.SuccessPolicy.Rules {
 		count, needed := len(d.done), 0
 		if rule.SucceededIndexes != nil {
-			of := parse(*rule.SucceededIndexes)
-			count, needed = 0, len(of)
-			for index := range of {
-				if d.done[index] {
-					count++
-				}
-			}
+			of := spans(*rule.SucceededIndexes)
+			count, needed = d.done.in(of), size(of)
 		}
 		if rule.SucceededCount != nil {
 			needed = int(*rule.SucceededCount)

@@ -8,6 +8,7 @@ package revisions
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"time"
 
@@ -23,7 +24,8 @@ type Revision struct {
 	// Config is the hash of the ConfigMaps and Secrets of pods that an edit of these replaces; "" for others, which
 	// have no ConfigMaps and Secrets here either.
 	Config string `json:"config,omitempty"`
-	// ConfigMaps and Secrets are those that the pods refer to, by name. Secrets are not stored.
+	// ConfigMaps and Secrets are those that the pods refer to, by name. Secrets are not stored, and neither are
+	// ConfigMaps that are too large together.
 	ConfigMaps map[string]*v1.ConfigMap `json:"configMaps,omitempty"`
 	Secrets    map[string]*v1.Secret    `json:"-"`
 	// Images are the digests of the images that its containers ran when it was healthy, by the references that Template
@@ -55,6 +57,19 @@ type History struct {
 	FailedIn string            `json:"failedIn,omitempty"`
 	// Past are the outcomes of the revisions, the newest last.
 	Past []Outcome `json:"past,omitempty"`
+}
+
+// Valid returns an error if the history cannot be one that podrun has recorded: its file was damaged.
+func (h *History) Valid() error {
+	for _, r := range []*Revision{h.Good, h.Previous} {
+		if r != nil && (r.ID == "" || r.Template == nil || len(r.Template.Spec.Containers) == 0) {
+			return errors.New("a revision has no pod")
+		}
+	}
+	if h.Good == nil && h.Tried == "" && len(h.Past) == 0 {
+		return errors.New("it has no revision")
+	}
+	return nil
 }
 
 // MaxPast is how many outcomes a History has.
