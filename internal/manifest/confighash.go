@@ -1,14 +1,12 @@
 package manifest
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
-	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/manifest/objects"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
 )
@@ -23,107 +21,28 @@ const (
 )
 
 // Ref is a ConfigMap or Secret that a pod refers to.
-type Ref struct {
-	Kind string // ConfigMap or Secret
-	Name string
-	// Optional is set if the pod can run without it.
-	Optional bool
-}
+type Ref = objects.Ref
 
 // Refs returns all ConfigMaps and Secrets that a pod refers to, in the order of kinds and names.
-func Refs(p *v1.Pod) []Ref {
-	all := map[Ref]bool{}
-	add := func(kind, name string, optional *bool) {
-		all[Ref{Kind: kind, Name: name, Optional: optional != nil && *optional}] = true
-	}
-	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		for _, from := range c.EnvFrom {
-			if r := from.ConfigMapRef; r != nil {
-				add(KindConfigMap, r.Name, r.Optional)
-			}
-			if r := from.SecretRef; r != nil {
-				add(KindSecret, r.Name, r.Optional)
-			}
-		}
-		for _, e := range c.Env {
-			if e.ValueFrom != nil && e.ValueFrom.ConfigMapKeyRef != nil {
-				add(KindConfigMap, e.ValueFrom.ConfigMapKeyRef.Name, e.ValueFrom.ConfigMapKeyRef.Optional)
-			}
-			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
-				add(KindSecret, e.ValueFrom.SecretKeyRef.Name, e.ValueFrom.SecretKeyRef.Optional)
-			}
-		}
-	}
-	for _, v := range p.Spec.Volumes {
-		if v.ConfigMap != nil {
-			add(KindConfigMap, v.ConfigMap.Name, v.ConfigMap.Optional)
-		}
-		if v.Secret != nil {
-			add(KindSecret, v.Secret.SecretName, v.Secret.Optional)
-		}
-		if v.CSI != nil && v.CSI.NodePublishSecretRef != nil {
-			add(KindSecret, v.CSI.NodePublishSecretRef.Name, nil)
-		}
-		if v.Projected == nil {
-			continue
-		}
-		for _, s := range v.Projected.Sources {
-			if s.ConfigMap != nil {
-				add(KindConfigMap, s.ConfigMap.Name, s.ConfigMap.Optional)
-			}
-			if s.Secret != nil {
-				add(KindSecret, s.Secret.Name, s.Secret.Optional)
-			}
-		}
-	}
-	return slices.SortedFunc(maps.Keys(all), func(a, b Ref) int {
-		return cmp.Or(
-			cmp.Compare(a.Kind, b.Kind),
-			cmp.Compare(a.Name, b.Name),
-			cmp.Compare(fmt.Sprint(a.Optional), fmt.Sprint(b.Optional)),
-		)
-	})
-}
+func Refs(p *v1.Pod) []Ref { return objects.Refs(p) }
 
 // Missing returns the ConfigMaps and Secrets that a pod needs to start and that no manifest
 // defines.
 func (d Desired) Missing(p *v1.Pod) []Ref {
 	var missing []Ref
 	for _, r := range Refs(p) {
-		if content(d.Objects, p.Namespace, r) == nil && !r.Optional {
+		if !r.Optional && !objects.Exists(d.Objects, r.Kind, pod.Key{Namespace: p.Namespace, Name: r.Name}) {
 			missing = append(missing, r)
 		}
 	}
 	return missing
 }
 
-// content returns the data of a ConfigMap or Secret in one form for both; nil if there is no such
-// object.
-func content(all pod.Objects, namespace string, r Ref) map[string]any {
-	key := pod.Key{Namespace: namespace, Name: r.Name}
-	data := map[string]any{}
-	switch m, s := all.ConfigMaps[key], all.Secrets[key]; {
-	case r.Kind == KindConfigMap && m != nil:
-		for name, value := range m.Data {
-			data[name] = value
-		}
-		for name, value := range m.BinaryData {
-			data[name] = string(value)
-		}
-	case r.Kind == KindSecret && s != nil:
-		for name, value := range s.Data {
-			data[name] = string(value)
-		}
-	default:
-		return nil
-	}
-	return data
-}
-
 // annotateConfig sets AnnotationConfig on the pods with AnnotationRestart, in copies of them, and derives their UID
 // from it unless the manifest gives one. A pod gets no annotation while an object that it needs is missing, nor a
 // running pod while not all sources were read: it then stays as it is.
 func (s Sources) annotateConfig(d *Desired) {
+	hashes := configHashes{objects: d.Objects, encoded: map[Name]encoded{}, sets: map[string]string{}}
 	for key, p := range d.Pods {
 		if of, _ := workload.Of(p); p.Annotations[AnnotationRestart] != "true" || of.Kind == workload.Job {
 			continue // what has ended of a Job must not run again
@@ -134,16 +53,71 @@ func (s Sources) annotateConfig(d *Desired) {
 		if len(d.Missing(p)) > 0 || runs && !d.Complete {
 			continue
 		}
-		all := []any{}
-		for _, r := range Refs(p) {
-			one := []any{r.Kind, r.Name, nil}
-			if data := content(d.Objects, p.Namespace, r); data != nil {
-				one[2] = data
-			}
-			all = append(all, one)
-		}
-		SetConfig(marked, Digest(decode.Canonical(all)), d.GivenUIDs[p.UID])
+		SetConfig(marked, hashes.of(p.Namespace, Refs(p)), d.GivenUIDs[p.UID])
 	}
+}
+
+// maxHashed is the maximum size of the content that is hashed as a whole, in bytes. The hash of larger content is that
+// of the digests of its objects, or a few large ones would be hashed for each pod that refers to them. Why not always:
+// a pod that runs has the hash of the whole, and another one restarts it when podrun is upgraded. So does another
+// maximum.
+const maxHashed = 1 << 20
+
+// configHashes are the hashes of the ConfigMaps and Secrets to which pods refer. Each object is encoded once, and so is
+// each set of them hashed, however many pods refer to it.
+type configHashes struct {
+	objects pod.Objects
+	encoded map[Name]encoded
+	sets    map[string]string // hashes, by the digests of what is in the set
+}
+
+// encoded is the canonical JSON of the content of an object; null if there is no such object.
+type encoded struct {
+	size   int
+	text   string // empty if it is too large to be hashed again
+	digest string
+}
+
+// of returns the hash of what a pod in a namespace refers to. As a whole, that is the canonical JSON of a list of lists
+// of a kind, a name and the content.
+func (h configHashes) of(namespace string, refs []Ref) string {
+	size, digests, texts := 0, []any{}, []string{}
+	for _, r := range refs {
+		e := h.object(Name{r.Kind, pod.Key{Namespace: namespace, Name: r.Name}})
+		size += e.size
+		digests = append(digests, []any{r.Kind, r.Name, e.digest})
+		head := strings.TrimSuffix(string(decode.Canonical([]any{r.Kind, r.Name})), "]")
+		texts = append(texts, ",", head, ",", e.text, "]")
+	}
+	set := decode.Canonical(digests)
+	hash, done := h.sets[string(set)]
+	switch {
+	case done:
+		return hash
+	case size > maxHashed:
+		hash = Digest(set)
+	default:
+		hash = Digest([]byte("["), append(texts[min(1, len(texts)):], "]")...)
+	}
+	h.sets[string(set)] = hash
+	return hash
+}
+
+func (h configHashes) object(n Name) encoded {
+	e, done := h.encoded[n]
+	if done {
+		return e
+	}
+	text := []byte("null")
+	if data := objects.Content(h.objects, n.Kind, n.Key); data != nil {
+		text = decode.Canonical(data)
+	}
+	e = encoded{size: len(text), digest: Digest(text)}
+	if e.size <= maxHashed {
+		e.text = string(text)
+	}
+	h.encoded[n] = e
+	return e
 }
 
 // SetConfig sets AnnotationConfig of p, and the UID of what then is another pod, unless its manifest gives that.

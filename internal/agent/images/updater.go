@@ -1,7 +1,6 @@
 package images
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,13 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/workload"
-	"podrun.io/podrun/internal/workload/revisions"
 	"podrun.io/podrun/internal/workload/schedule"
 )
 
@@ -66,13 +62,6 @@ type Updater struct {
 	// notified are the images of which there are events, mostNotified at most.
 	notified map[string]bool
 }
-
-// The bounds of what registries may take.
-const (
-	askTime  = time.Minute
-	pullTime = 15 * time.Minute
-	atOnce   = 8 // workloads
-)
 
 // Want sets the pods that are desired.
 func (u *Updater) Want(d manifest.Desired) {
@@ -130,32 +119,34 @@ func (u *Updater) await(ctx context.Context, began time.Time) error {
 }
 
 // check asks about all images, each once, and reports what it has fetched. A registry that takes long delays no other.
+// The order is another one each time: if many take long, those that come last are not the same ones every time.
 func (u *Updater) check(ctx context.Context) {
 	u.mu.Lock()
 	want := u.want
 	u.mu.Unlock()
-	ask := u.asker()
-	var asking errgroup.Group
-	asking.SetLimit(atOnce)
-	for _, id := range slices.SortedFunc(maps.Keys(want.AutoUpdates), compare) {
-		logins, _ := want.Objects.Logins(want.AutoUpdates[id].Pod)
-		asking.Go(func() error {
-			if newer := u.newer(ctx, want.AutoUpdates[id], ask, logins); len(newer) > 0 && ctx.Err() == nil {
+	ids := slices.Collect(maps.Keys(want.AutoUpdates))
+	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	all := newRegistries(u.Images)
+	var asking sync.WaitGroup
+	for _, id := range ids {
+		a := want.AutoUpdates[id]
+		logins, _ := want.Objects.Logins(a.Pod)
+		asking.Go(func() {
+			if newer := u.newer(ctx, all.client(logins), a); len(newer) > 0 && ctx.Err() == nil {
 				u.Record.Newer(id, newer)
 			}
-			return nil
 		})
 	}
-	_ = asking.Wait()
+	asking.Wait()
 }
 
 // newer returns the digests of the newer images of one workload that it has fetched, by reference.
-func (u *Updater) newer(ctx context.Context, a workload.AutoUpdate, ask ask, logins [][]byte) map[string]string {
+func (u *Updater) newer(ctx context.Context, c *client, a workload.AutoUpdate) map[string]string {
 	all := map[string]string{}
 	for _, ref := range slices.Sorted(maps.Keys(a.Images)) {
-		now, err := ask(ctx, ref, logins)
+		now, err := c.digest(ctx, ref)
 		if err == nil && now != a.Images[ref] && now != a.Failed[ref] {
-			err = u.update(ctx, a, ref, now, logins)
+			err = u.update(ctx, c, a, ref, now)
 			if err == nil && !a.Notify {
 				all[ref] = now
 			}
@@ -168,43 +159,9 @@ func (u *Updater) newer(ctx context.Context, a workload.AutoUpdate, ask ask, log
 	return all
 }
 
-// ask asks a registry for the digest of an image.
-type ask func(ctx context.Context, ref string, logins [][]byte) (string, error)
-
-// asker returns an ask that asks once for the same credentials.
-func (u *Updater) asker() ask {
-	type answer struct {
-		once   sync.Once
-		digest string
-		err    error
-	}
-	var mu sync.Mutex
-	answers := map[string]*answer{}
-	return func(ctx context.Context, ref string, logins [][]byte) (string, error) {
-		key := fmt.Sprintf("%s %q", ref, logins)
-		mu.Lock()
-		known := answers[key]
-		if known == nil {
-			known = &answer{}
-			answers[key] = known
-		}
-		mu.Unlock()
-		known.once.Do(func() {
-			asking, cancel := context.WithTimeout(ctx, askTime)
-			defer cancel()
-			known.digest, known.err = u.Images.RegistryDigest(asking, ref, logins...)
-		})
-		return known.digest, known.err
-	}
-}
-
-func compare(a, b workload.ID) int {
-	return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Kind, b.Kind))
-}
-
 // update fetches the image with the digest now, which is another one than the pods run, or records an event about it.
 // What ref refers to on this machine stays as it is: other pods may run it.
-func (u *Updater) update(ctx context.Context, a workload.AutoUpdate, ref, now string, logins [][]byte) error {
+func (u *Updater) update(ctx context.Context, c *client, a workload.AutoUpdate, ref, now string) error {
 	has := a.Images[ref]
 	if a.Notify {
 		u.mu.Lock()
@@ -218,9 +175,7 @@ func (u *Updater) update(ctx context.Context, a workload.AutoUpdate, ref, now st
 		}
 		return nil
 	}
-	pulling, cancel := context.WithTimeout(ctx, pullTime)
-	defer cancel()
-	if _, err := u.Images.Pull(pulling, revisions.Pinned(ref, now), logins...); err != nil {
+	if err := c.pull(ctx, ref, now); err != nil {
 		return err
 	}
 	u.Log.Info("a newer image was pulled", "image", ref, "pod", pod.KeyOf(a.Pod), "digest", now, "before", has)

@@ -1,6 +1,6 @@
 // Package objects reads the objects beside pods and workloads to which these refer: ConfigMaps, Secrets and
-// CSIDrivers. It decodes them, gives them their defaults and validates them; it is pure. It does not know lines, and
-// not what other objects there are.
+// CSIDrivers. It decodes them, gives them their defaults and validates them, and says to which a pod refers; it is
+// pure. It does not know lines, and not what other objects there are.
 //
 // Begin reading at Read.
 package objects
