@@ -457,3 +457,28 @@ func TestRollbackToAHostPort(t *testing.T) {
 		s.show(time.Minute, "web-0=v:2* web-1=v:2*")
 	})
 }
+
+// TestLargeConfigMapsOfARevision: ConfigMaps that are too large together are not kept with a revision.
+func TestLargeConfigMapsOfARevision(t *testing.T) {
+	rollbackTest(t, func(s *served, _ *fake.Runtime) {
+		const restart = "podrun.io/restart-on-change: 'true'"
+		for _, size := range []int{100, 2 << 20} {
+			large := configMap(strings.Repeat("<", size))
+			s.put(rollbackPod("v:1", restart) + large)
+			s.start()
+			s.show(time.Minute, "web=v:1*")
+			s.put(rollbackPod("bad:1", restart) + large)
+			s.show(140*time.Second, "web=bad:1")
+			s.show(time.Minute, "web=v:1*!")
+			names, err := filepath.Glob(filepath.Join(s.o.Dirs.Root, "runs", "Pod_default_web-n.json"))
+			if err != nil || len(names) != 1 {
+				t.Fatalf("%v, %v", names, err)
+			}
+			if info, err := os.Stat(names[0]); err != nil || (info.Size() > 1<<20) || size == 100 && info.Size() < 100 {
+				t.Errorf("a ConfigMap of %d bytes: %v, %v", size, info.Size(), err)
+			}
+			s.stop()
+		}
+		s.start()
+	})
+}
