@@ -60,6 +60,11 @@ func (s *served) start() {
 // reboot stops serve and starts it in the second boot.
 func (s *served) reboot(rt *fake.Runtime) {
 	s.stop()
+	s.boot(rt)
+}
+
+// boot starts serve in the second boot.
+func (s *served) boot(rt *fake.Runtime) {
 	rt.Reboot("boot-2")
 	s.o.machine.Boot = "boot-2"
 	s.start()

@@ -46,6 +46,8 @@ type Checkpoint struct {
 	Instances []pod.Container `json:"instances,omitempty"`
 	// Evicted is the reason why the pod was evicted; "" if it was not.
 	Evicted string `json:"evicted,omitempty"`
+	// Interrupted reports that a shutdown of the machine terminated the pod before it had finished.
+	Interrupted bool `json:"interrupted,omitempty"`
 	// Conditions are the pod's conditions as they were last published, for their transition times.
 	Conditions []v1.PodCondition `json:"conditions,omitempty"`
 }

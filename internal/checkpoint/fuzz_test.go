@@ -20,7 +20,7 @@ func FuzzDecode(f *testing.F) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-node", UID: fuzzUID}}
 	p.Spec.Containers = []v1.Container{{Name: "main", Image: "image:1"}}
 	c := &Checkpoint{
-		Version: Version, Sequence: 3, Owner: "serve", Pod: p, Evicted: "disk",
+		Version: Version, Sequence: 3, Owner: "serve", Pod: p, Evicted: "disk", Interrupted: true,
 		Sandboxes:  []pod.Sandbox{{ID: "s1", UID: fuzzUID}},
 		Instances:  []pod.Container{{ID: "i1", UID: fuzzUID, Name: "main", Attempt: 2, State: pod.Exited, Exit: pod.Exit{ExitCode: 137}}},
 		Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}},

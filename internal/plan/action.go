@@ -64,6 +64,8 @@ type (
 	// RestartOnRequest saves that an instance is terminated and followed by another one, because a user has
 	// requested it.
 	RestartOnRequest struct{ ID, Container string }
+	// Interrupt records that the shutdown of the machine terminates the pod.
+	Interrupt struct{}
 	// Reap records an instance's exit and releases what the instance held.
 	Reap struct{ ID, Container string }
 	// RemoveContainer removes what is left of an instance, its record included.
@@ -83,6 +85,7 @@ func (Resize) action()           {}
 func (Allocate) action()         {}
 func (RestartForResize) action() {}
 func (RestartOnRequest) action() {}
+func (Interrupt) action()        {}
 func (Reap) action()             {}
 func (RemoveContainer) action()  {}
 func (RemoveData) action()       {}
@@ -115,7 +118,8 @@ func (a RestartForResize) String() string {
 func (a RestartOnRequest) String() string {
 	return fmt.Sprintf("accept restart of %s %s", a.Container, a.ID)
 }
-func (a Reap) String() string { return fmt.Sprintf("reap %s %s", a.Container, a.ID) }
+func (a Interrupt) String() string { return "record that the shutdown interrupts the pod" }
+func (a Reap) String() string      { return fmt.Sprintf("reap %s %s", a.Container, a.ID) }
 func (a RemoveContainer) String() string {
 	return fmt.Sprintf("remove %s %s (%s)", a.Container, a.ID, a.Why)
 }

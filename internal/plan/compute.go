@@ -6,6 +6,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
+// ReasonTerminated and shutdownMessage are the kubelet's words for a pod that a shutdown of the machine has terminated.
+const ReasonTerminated, shutdownMessage = "Terminated", "Pod was terminated in response to imminent node shutdown."
+
 // Compute returns the plan for in. The same input always gives the same plan.
 func Compute(in Input) Plan {
 	plan := Plan{Waiting: map[string]Waiting{}}
@@ -62,13 +65,13 @@ func sync(plan *Plan, r revision) {
 // run plans for the wanted revision.
 func run(plan *Plan, r revision) {
 	if r.late() {
-		plan.Failure = &Waiting{
-			Reason:  "DeadlineExceeded",
-			Message: "Pod was active on the node longer than the specified deadline",
-		}
+		plan.Failure = &Waiting{"DeadlineExceeded", "Pod was active on the node longer than the specified deadline"}
 	}
 	if r.Evicted != "" {
 		plan.Failure = &Waiting{Reason: "Evicted", Message: r.Evicted}
+	}
+	if r.Interrupted { // before anything else made it fail
+		plan.Failure = &Waiting{ReasonTerminated, shutdownMessage}
 	}
 	terminator := newTerminator(plan, r.Input)
 	if why, over := r.over(); over {
@@ -84,13 +87,13 @@ func run(plan *Plan, r revision) {
 		return
 	}
 	if r.Limits.Shutdown != nil {
-		if !terminator.pod(r.mine, "node is shutting down") {
+		switch {
+		case r.interrupts():
+			plan.add(Interrupt{}) // before the first signal: the exit code 0 that may follow it is no success
+		case !terminator.pod(r.mine, "node is shutting down"):
 			reap(plan, r.mine)
 		}
-		plan.wait(Waiting{
-			Reason:  "NodeShutdown",
-			Message: "Pod was terminated in response to imminent node shutdown.",
-		}, pod.AllContainers(r.Pod)...)
+		plan.wait(Waiting{"NodeShutdown", shutdownMessage}, pod.AllContainers(r.Pod)...)
 		return
 	}
 	if deadline, has := r.deadline(); has {

@@ -101,6 +101,7 @@ func situation(dice *rand.Rand) Input {
 	if in.Pod != nil && dice.IntN(5) == 0 {
 		in.Refused = "privileged"
 	}
+	in.Interrupted = in.Pod != nil && dice.IntN(5) == 0
 	in.Observed.Sort()
 	return in
 }

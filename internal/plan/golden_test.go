@@ -128,6 +128,8 @@ type given struct {
 	Replaced   bool                    `json:"replaced,omitempty"`
 	Refused    string                  `json:"refused,omitempty"`
 	Halted     bool                    `json:"halted,omitempty"`
+
+	Interrupted bool `json:"interrupted,omitempty"`
 }
 
 // givenCPUs are the CPUs that the pod's containers are to run on.
@@ -249,6 +251,7 @@ func (g given) into(in *Input) {
 	in.Evicted, in.Since, in.Limits.Override, in.MaxBackoff = g.Evicted, g.Began.time(), g.MaxGrace.duration(), time.Duration(g.MaxBackoff)
 	in.Machine, in.NodeLabels = Machine{Has: g.Node, Used: g.Used, CPUs: pod.CPUs(g.CPUs)}, g.NodeLabels
 	in.Earlier, in.Replaced, in.Refused = g.EarlierRun, g.Replaced, g.Refused
+	in.Interrupted = g.Interrupted
 	if g.Halted {
 		in.Limits.Shutdown = new(time.Hour) // longer than the grace periods of the cases
 	}

@@ -2,16 +2,14 @@
 // was observed of it, and the time) to a [Plan]: the actions to execute, when to compute again, and
 // why each container that does not run is waiting.
 //
-// The package is pure: it executes nothing, reads no clock and keeps no state between calls.
-// Package reconcile collects the input and executes the actions. Before that, [SelectRevision]
-// (select.go) decides which revision of the pod is wanted. [Grace] (grace.go) decides how long an
-// instance has to terminate.
+// The package is pure: it executes nothing, reads no clock and keeps no state between calls. Package reconcile
+// collects the input and executes the actions. Before that, [SelectRevision] (select.go) decides which revision of the
+// pod is wanted. [Grace] (grace.go) decides how long an instance has to terminate.
 //
-// Begin reading at [Compute] in compute.go. revision.go answers questions about the wanted
-// revision, such as whether it is over and whether it runs again after a reboot; restart.go and
-// backoff.go say whether and when a container starts again. Each further file plans for one subject
-// and adds its actions to the plan: sandbox.go, init.go, container.go, resize.go, terminate.go,
-// cleanup.go.
+// Begin reading at [Compute] in compute.go. revision.go answers questions about the wanted revision, such as whether
+// it is over and whether it runs again after a reboot; restart.go and backoff.go say whether and when a container
+// starts again. Each further file plans for one subject and adds its actions to the plan: sandbox.go, init.go,
+// container.go, resize.go, terminate.go, cleanup.go.
 package plan
 
 import (
@@ -37,13 +35,14 @@ type Input struct {
 	Signalled map[string]pod.Signals
 	// Evicted is the reason why the pod is evicted; "" if it is not.
 	Evicted string
+	// Interrupted reports that a shutdown of the machine terminates the pod, as is recorded: it has failed.
+	Interrupted bool
 	// Failures holds, by container name, the last failed attempt that left no instance. The key ""
 	// is the sandbox; the prefixes FailureResize and FailureSandbox make further keys.
 	Failures map[string]Failure
 	// Probed holds the probe and hook results of each instance, by instance ID.
 	Probed map[string]pod.Probed
-	// Since is when the run of the wanted revision began; zero if it has not begun. It survives
-	// restarts of podrun.
+	// Since is when the run of the wanted revision began; zero if it has not begun. It survives restarts of podrun.
 	Since time.Time
 	// Limits are the upper limits of all grace periods, and whether the machine is shutting down.
 	Limits GraceLimits
@@ -57,9 +56,8 @@ type Input struct {
 	NodeLabels map[string]string
 	// Earlier reports that a completed pod belongs to an earlier run and is to be run again.
 	Earlier bool
-	// Replaced reports that what exists under the wanted UID was created from another manifest,
-	// which happens when the manifest fixes its UID. All of it is terminated and removed before the
-	// pod starts.
+	// Replaced reports that what exists under the wanted UID was created from another manifest, which happens when the
+	// manifest fixes its UID. All of it is terminated and removed before the pod starts.
 	Replaced bool
 	// Refused is why the policy does not allow Pod, which is kept nevertheless: what runs of it goes on,
 	// but it gets no new sandbox. "" if it is allowed.
@@ -93,8 +91,7 @@ type Failure struct {
 type Plan struct {
 	// Actions are what to execute now, in this order.
 	Actions []Action
-	// Wake is the delay after which to compute again even if no event arrives; 0 means no timer is
-	// needed.
+	// Wake is the delay after which to compute again even if no event arrives; 0 means no timer is needed.
 	Wake time.Duration
 	// Waiting holds, by container name, why a container is not running.
 	Waiting map[string]Waiting
@@ -127,8 +124,7 @@ type Plan struct {
 	Gone bool
 }
 
-// Waiting is the reason and message of a container that is not running, as in a
-// v1.ContainerStateWaiting.
+// Waiting is the reason and message of a container that is not running, as in a v1.ContainerStateWaiting.
 type Waiting struct{ Reason, Message string }
 
 // add appends actions to the plan.
@@ -163,8 +159,7 @@ func (p *Plan) resizing() {
 	}
 }
 
-// starting reports whether the plan contains a start, or a step right before one. Nothing is
-// cleaned up until then.
+// starting reports whether the plan contains a start, or a step right before one. Nothing is cleaned up until then.
 func (p *Plan) starting() bool {
 	return slices.ContainsFunc(p.Actions, func(a Action) bool {
 		switch a.(type) {

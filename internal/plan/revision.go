@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -32,7 +33,10 @@ func newRevision(in Input) revision {
 // over reports whether the revision has finished, and why: its running instances are terminated, and
 // nothing of it is started again.
 func (r revision) over() (why string, over bool) {
-	if r.Evicted != "" {
+	switch {
+	case r.Interrupted:
+		return "node is shutting down", true
+	case r.Evicted != "":
 		return "evicted", true
 	}
 	if why, ended := r.ended(); ended {
@@ -41,8 +45,7 @@ func (r revision) over() (why string, over bool) {
 	return "deadline exceeded", r.late()
 }
 
-// ended reports whether all but the sidecars of the revision have exited and nothing of it will be
-// started again.
+// ended reports whether all but the sidecars of the revision have exited and nothing of it will be started again.
 func (r revision) ended() (why string, ended bool) {
 	if r.initFailed() {
 		return "initialization failed", true
@@ -74,9 +77,8 @@ func (r revision) deadline() (at time.Time, has bool) {
 	return r.Since.Add(pod.Seconds(*seconds)), true
 }
 
-// late reports whether the pod had not finished when its deadline passed. It depends on recorded
-// times only, so that the result stays the same whatever exit codes the terminated containers
-// return.
+// late reports whether the pod had not finished when its deadline passed. It depends on recorded times only, so that
+// the result stays the same whatever exit codes the terminated containers return.
 func (r revision) late() bool {
 	deadline, has := r.deadline()
 	if !has || r.Now.Before(deadline) {
@@ -92,6 +94,13 @@ func (r revision) late() bool {
 		}
 	}
 	return false
+}
+
+// interrupts reports that the shutdown of the machine makes the revision fail, whatever exit codes its containers
+// return: it is a pod of a Job, which gets another one. runsAgain says what becomes of other pods after the reboot.
+func (r revision) interrupts() bool {
+	return strings.HasPrefix(r.Pod.Annotations[pod.AnnotationWorkload], "Job/") &&
+		slices.ContainsFunc(r.mine.Containers, isAlive)
 }
 
 // ranIn reports whether a container of the revision has run in the sandbox.

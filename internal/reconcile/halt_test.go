@@ -1,13 +1,17 @@
 package reconcile_test
 
 import (
+	"errors"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
 )
@@ -74,5 +78,78 @@ func TestShutdownBoundsWhatIsNotWanted(t *testing.T) {
 		halt <- reconcile.Halt{Below: math.MaxInt64, Grace: 3 * time.Second}
 		after(time.Second)
 		h.wantLiving("")
+	})
+}
+
+// TestShutdownInterruptsAJobsPod: podrun is killed after each of its changes while the machine shuts down, and the machine
+// starts again. A pod of a Job that was asked to end has failed, although it then exits with code 0, and it does not run
+// again. That is recorded before it is asked.
+func TestShutdownInterruptsAJobsPod(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyOnFailure} {
+		for n, done := 0, false; !done; n++ {
+			synctest.Test(t, func(t *testing.T) {
+				work := newPod("work", "u1", policy, "a")
+				work.Annotations[pod.AnnotationWorkload] = "Job/work"
+				work.Annotations[plan.AnnotationRunPolicy] = plan.RunOnceEver
+				rt, halt := forever(), make(chan reconcile.Halt)
+				rt.ExitOnTerm("a", 0)
+				h := start(t, rt, func(o *reconcile.Options) { o.Halt = halt })
+				h.want(work)
+				h.wantLiving("u1-a-0")
+				rt.CutAfter(n)
+				halt <- reconcile.Halt{Below: math.MaxInt64, Grace: 10 * time.Second}
+				after(5 * time.Second)
+				if done = rt.Left() > 0; done {
+					h.wantPhase("work", v1.PodFailed)
+				}
+				h.stop()
+				rt.CutAfter(-1)
+				recorded, err := rt.Interrupted("u1")
+				if err != nil {
+					t.Error(err)
+				}
+				asked := slices.ContainsFunc(rt.Calls(), func(c string) bool { return strings.HasPrefix(c, "SignalContainer") })
+				if asked && !recorded || done && !asked {
+					t.Errorf("%s, killed after %d: asked %v, recorded %v", policy, n, asked, recorded)
+				}
+				rt.Reboot("boot-2")
+				h = start(t, rt, func(o *reconcile.Options) { o.Boot = "boot-2" })
+				defer h.stop()
+				h.want(work)
+				after(time.Minute)
+				if !recorded && policy == v1.RestartPolicyOnFailure { // as if the power had gone
+					h.wantLiving("u1-a-1")
+					return
+				}
+				h.wantLiving("")
+				h.wantPhase("work", v1.PodFailed)
+				if s := h.board.get("work").Status; recorded != (s.Reason == "Terminated") {
+					t.Errorf("%s, killed after %d: %s, recorded %v", policy, n, s.Reason, recorded)
+				}
+			})
+		}
+	}
+}
+
+// TestShutdownThatCannotBeRecorded: as long as it cannot be recorded that the shutdown interrupts a pod of a Job, the pod is
+// not asked to end: its exit code could be taken for a success.
+func TestShutdownThatCannotBeRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		work := newPod("work", "u1", v1.RestartPolicyNever, "a")
+		work.Annotations[pod.AnnotationWorkload] = "Job/work"
+		rt, halt := forever(), make(chan reconcile.Halt)
+		rt.ExitOnTerm("a", 0)
+		h := start(t, rt, func(o *reconcile.Options) { o.Halt = halt })
+		defer h.stop()
+		h.want(work, newPod("other", "u2", v1.RestartPolicyNever, "b"))
+		h.wantLiving("u1-a-0 u2-b-0")
+		rt.Fail("Checkpoint", errors.New("no space"))
+		halt <- reconcile.Halt{Below: math.MaxInt64, Grace: 20 * time.Second}
+		after(5 * time.Second)
+		h.wantLiving("u1-a-0")
+		rt.Fail("Checkpoint", nil)
+		after(10 * time.Second)
+		h.wantLiving("")
+		h.wantPhase("work", v1.PodFailed)
 	})
 }

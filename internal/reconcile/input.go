@@ -11,8 +11,15 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// input returns the planner's input.
-func (w *worker) input(seen pod.Observed, requests []pod.RestartRequest) plan.Input {
+// input returns the planner's input. Whether the pod was interrupted is read after seen was: it is recorded before the
+// first signal, so seen cannot have an exit that followed that signal without it.
+func (w *worker) input(seen pod.Observed, requests []pod.RestartRequest) (in plan.Input, err error) {
+	interrupted := false
+	if w.state.Pod != nil {
+		if interrupted, err = w.o.Data.Interrupted(w.state.Pod.UID); err != nil {
+			return in, err
+		}
+	}
 	var since time.Time
 	if w.state.Pod != nil && slices.Contains(seen.Data, w.state.Pod.UID) {
 		since = w.since(w.state.Pod)
@@ -37,7 +44,9 @@ func (w *worker) input(seen pod.Observed, requests []pod.RestartRequest) plan.In
 		Refused:    w.state.Refused,
 		MaxBackoff: w.o.MaxBackoff,
 		Now:        time.Now(),
-	}
+
+		Interrupted: interrupted,
+	}, nil
 }
 
 // graceLimits returns the limits of the pod's grace periods that apply now. A shutdown of the machine

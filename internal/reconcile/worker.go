@@ -147,7 +147,11 @@ func (w *worker) sync(ctx context.Context, inspect bool) (wake time.Duration, go
 		w.life.Hooks.Start(ctx, w.state, seen)
 		w.measure.Start(ctx, w.state.Pod, seen)
 		requests := w.readRequests()
-		p := plan.Compute(w.input(seen, requests))
+		in, err := w.input(seen, requests)
+		if err != nil {
+			return w.syncs.Failed(err), false
+		}
+		p := plan.Compute(in)
 		w.answer(requests, p)
 		if !p.Again {
 			if w.state.Replaced {

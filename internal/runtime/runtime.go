@@ -199,6 +199,10 @@ type Data interface {
 	// Evicted returns that reason, or "" if the revision is not evicted.
 	Evict(uid pod.UID, why string) error
 	Evicted(uid pod.UID) (why string, err error)
+	// Interrupt records, permanently, that a shutdown of the machine terminates a revision that then has failed,
+	// whatever its processes return. Interrupted reports that.
+	Interrupt(uid pod.UID) error
+	Interrupted(uid pod.UID) (bool, error)
 	// SaveConditions stores the revision's conditions as they are published. LoadConditions returns
 	// them.
 	SaveConditions(uid pod.UID, conditions []v1.PodCondition) error

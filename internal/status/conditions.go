@@ -58,7 +58,7 @@ func transition(in Input, c v1.PodCondition) metav1.Time {
 	return c.LastTransitionTime
 }
 
-// passing returns the conditions that only some pods have, temporarily.
+// passing returns the conditions that only some pods have: DisruptionTarget from their end on, the others temporarily.
 func passing(in Input, phase v1.PodPhase) []v1.PodCondition {
 	var all []v1.PodCondition
 	add := func(kind v1.PodConditionType, is bool, w plan.Waiting) {
@@ -80,6 +80,9 @@ func passing(in Input, phase v1.PodPhase) []v1.PodCondition {
 			}
 		}
 		add(v1.AllContainersRestarting, in.Plan.Restarting, why)
+	}
+	if f := in.Plan.Failure; in.Plan.Completed && f != nil && f.Reason == plan.ReasonTerminated {
+		add(v1.DisruptionTarget, true, plan.Waiting{Reason: v1.PodReasonTerminationByKubelet, Message: f.Message})
 	}
 	if why := in.Plan.ResizePending; why != nil {
 		add(v1.PodResizePending, true, *why)

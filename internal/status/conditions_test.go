@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -161,6 +162,49 @@ func TestReadyToStartContainers(t *testing.T) {
 		if got.Type != v1.PodReadyToStartContainers || got.Status != c.want || got.Reason != c.reason ||
 			(got.Message != "") != (c.reason != "") {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestDisruptionTarget: a pod that a shutdown of the machine has interrupted has failed whatever its container returned,
+// with the kubelet's reason, and has the condition DisruptionTarget from when it has ended. One that exceeds its own
+// storage limit, or its deadline, has no such condition, as with the kubelet.
+func TestDisruptionTarget(t *testing.T) {
+	t.Parallel()
+	p := &v1.Pod{}
+	p.UID, p.Spec.RestartPolicy, p.Spec.Containers = "u1", v1.RestartPolicyNever, []v1.Container{{Name: "c"}}
+	interrupted := &plan.Waiting{Reason: plan.ReasonTerminated, Message: "shut down"}
+	began := time.Unix(1_700_000_000, 0)
+	for name, tt := range map[string]struct {
+		state pod.State
+		plan  plan.Plan
+		phase v1.PodPhase
+		has   bool
+	}{
+		"interrupted":         {pod.Exited, plan.Plan{Completed: true, Failure: interrupted}, v1.PodFailed, true},
+		"not over":            {pod.Running, plan.Plan{Failure: interrupted}, v1.PodRunning, false},
+		"evicted":             {pod.Exited, plan.Plan{Completed: true, Failure: &plan.Waiting{Reason: "Evicted"}}, v1.PodFailed, false},
+		"deadline":            {pod.Exited, plan.Plan{Completed: true, Failure: &plan.Waiting{Reason: "DeadlineExceeded"}}, v1.PodFailed, false},
+		"ended before":        {pod.Exited, plan.Plan{Completed: true}, v1.PodSucceeded, false},
+		"an earlier podrun's": {pod.Exited, plan.Plan{Completed: true, Failure: interrupted}, v1.PodFailed, true},
+	} {
+		in := Input{
+			Pod: p, Plan: tt.plan, Now: began.Add(time.Minute),
+			Observed: pod.Observed{Containers: []pod.Container{{ID: "1", Name: "c", UID: "u1", State: tt.state}}},
+		}
+		since := in.Now
+		if name == "an earlier podrun's" {
+			since = began
+			in.Before = []v1.PodCondition{condition(v1.DisruptionTarget, true, began, "", "")}
+		}
+		s := Of(in)
+		at := slices.IndexFunc(s.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget })
+		if s.Phase != tt.phase || (at >= 0) != tt.has {
+			t.Errorf("%s: %s, %+v", name, s.Phase, s.Conditions)
+		}
+		want := condition(v1.DisruptionTarget, true, since, "TerminationByKubelet", "shut down")
+		if at >= 0 && (s.Conditions[at] != want || s.Reason != "Terminated" || s.Message != "shut down") {
+			t.Errorf("%s: %+v, want %+v; %s: %s", name, s.Conditions[at], want, s.Reason, s.Message)
 		}
 	}
 }

@@ -89,7 +89,7 @@ var workloadTable = map[string]map[string]rule{
 	},
 	"JobSpec": {
 		"parallelism": yes(manyPods), "completions": yes(""), "activeDeadlineSeconds": yes(""),
-		"podFailurePolicy": yes("DisruptionTarget is what an evicted pod has"), "successPolicy": yes(""),
+		"podFailurePolicy": yes("DisruptionTarget is what a pod has that a shutdown of the machine interrupts"), "successPolicy": yes(""),
 		"backoffLimit": yes(""), "backoffLimitPerIndex": yes(""), "maxFailedIndexes": yes(""),
 		"selector":       never("Kubernetes sets it; leave it out"),
 		"manualSelector": never("the pods of a Job are found by its name"),

@@ -241,6 +241,8 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 	case plan.Kill:
 		event(a.Container, record.Normal, "Killing", fmt.Sprintf("Killing container %s: %s", a.Container, a.Why))
 		return e.life.Terminator.Signal(ctx, *s, seen, a.ID, "SIGKILL")
+	case plan.Interrupt:
+		return e.remover.data.Interrupt(s.Pod.UID)
 	case plan.Reap:
 		return e.remover.reap(ctx, s.Pod, seen, a.ID)
 	case plan.RemoveContainer:

@@ -91,6 +91,20 @@ func (r data) Evicted(uid pod.UID) (string, error) {
 	return c.Evicted, nil
 }
 
+// Interrupt implements runtime.Data.
+func (r data) Interrupt(uid pod.UID) error {
+	return r.o.Store.Update(uid, func(c *checkpoint.Checkpoint) { c.Interrupted = true })
+}
+
+// Interrupted implements runtime.Data.
+func (r data) Interrupted(uid pod.UID) (bool, error) {
+	c, err := r.o.Store.Get(uid)
+	if err != nil {
+		return false, ignoreMissing(err)
+	}
+	return c.Interrupted, nil
+}
+
 // SaveConditions implements runtime.Data.
 func (r data) SaveConditions(uid pod.UID, conditions []v1.PodCondition) error {
 	return ignoreMissing(r.o.Store.Update(uid, func(c *checkpoint.Checkpoint) {

@@ -254,6 +254,13 @@ func testData(t *testing.T, s subject) {
 	if why, err := s.Evicted("uid-none"); err != nil || why != "" {
 		t.Errorf("nobody was evicted: %q, %v", why, err)
 	}
+	if is, err := s.Interrupted(p.UID); err != nil || is {
+		t.Errorf("interrupted: %v, %v", is, err)
+	}
+	must(t, s.Interrupt(p.UID))
+	if is, err := s.Interrupted("uid-none"); err != nil || is {
+		t.Errorf("nobody was interrupted: %v, %v", is, err)
+	}
 	conditions := []v1.PodCondition{{
 		Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.Unix(1_700_000_000, 0),
 	}}
@@ -265,6 +272,9 @@ func testData(t *testing.T, s subject) {
 	must(t, s.SavePod(p, "serve"))
 	if why, _ := s.Evicted(p.UID); why == "" {
 		t.Error("saving forgot the eviction")
+	}
+	if is, err := s.Interrupted(p.UID); err != nil || !is {
+		t.Errorf("saving forgot the interruption: %v, %v", is, err)
 	}
 	loaded, err := s.LoadPod(p.UID)
 	must(t, err)

@@ -45,7 +45,7 @@ func (m *model) decide() Plan {
 }
 
 // step lets time pass and pods change, and compares what is then decided. A change is "POD succeeded", "POD failed CODE",
-// "POD restarted N" or "POD gone". What Decide wants to exist exists from then on.
+// "POD interrupted", "POD evicted", "POD restarted N" or "POD gone". What Decide wants to exist exists from then on.
 func (m *model) step(after time.Duration, changes, want string) {
 	m.t.Helper()
 	m.now = m.now.Add(after)
@@ -69,6 +69,10 @@ func (m *model) step(after time.Duration, changes, want string) {
 			status.State.Terminated = &v1.ContainerStateTerminated{ExitCode: int32(code)}
 		case "evicted":
 			p.Status.Phase, p.Status.Reason = v1.PodFailed, "Evicted"
+		case "interrupted": // it exits with code 0
+			p.Status.Phase, p.Status.Reason = v1.PodFailed, "Terminated"
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}}
+			status.State.Terminated = &v1.ContainerStateTerminated{}
 		case "restarted":
 			n, _ := strconv.Atoi(words[2])
 			status.RestartCount = int32(n)
@@ -241,20 +245,20 @@ func TestPodFailurePolicy(t *testing.T) {
 			Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: codes,
 		}}
 	}
-	evicted := batchv1.PodFailurePolicyRule{
+	disrupted := batchv1.PodFailurePolicyRule{
 		Action:          batchv1.PodFailurePolicyActionIgnore,
 		OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}},
 	}
 	policy := func(s *batchv1.JobSpec) {
 		s.BackoffLimit = number(1)
 		s.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
-			rule(batchv1.PodFailurePolicyActionFailJob, 3), rule(batchv1.PodFailurePolicyActionFailIndex, 7), evicted,
+			rule(batchv1.PodFailurePolicyActionFailJob, 3), rule(batchv1.PodFailurePolicyActionFailIndex, 7), disrupted,
 			rule(batchv1.PodFailurePolicyActionIgnore, 5), rule(batchv1.PodFailurePolicyActionCount, 4),
 		}}
 	}
 	m := newModel(t, policy)
 	m.step(0, "", "work-0 0/0")
-	m.step(time.Second, "work-0 evicted", "0/0 next 10s")
+	m.step(time.Second, "work-0 interrupted", "0/0 next 10s")
 	m.step(10*time.Second, "", "work-1 0/0")
 	m.step(time.Second, "work-1 failed 5", "0/0 next 20s")
 	m.step(20*time.Second, "", "work-2 0/0")
@@ -273,6 +277,29 @@ func TestPodFailurePolicy(t *testing.T) {
 	m.step(0, "", "work-0 work-1 0/0")
 	m.step(time.Second, "work-0 failed 7", "work-1 0/1 bad 0")
 	m.step(time.Second, "work-1 succeeded", "1/1 done 1 bad 0 FailureTarget=FailedIndexes Failed=FailedIndexes")
+}
+
+// TestDisruptions: a pod that a shutdown of the machine has interrupted has failed, even if its container then returned
+// 0, and another one takes its place. What exceeds its own storage limit is evicted but not disrupted, as with the kubelet:
+// it counts.
+func TestDisruptions(t *testing.T) {
+	t.Parallel()
+	m := newModel(t, func(s *batchv1.JobSpec) { s.BackoffLimit = number(1) })
+	m.step(0, "", "work-0 0/0")
+	m.step(time.Second, "work-0 interrupted", "0/1 next 10s")
+	m.step(10*time.Second, "", "work-1 0/1")
+	m.step(time.Second, "work-1 interrupted", "0/2 FailureTarget=BackoffLimitExceeded Failed=BackoffLimitExceeded")
+	m = newModel(t, func(s *batchv1.JobSpec) {
+		s.BackoffLimit = number(0)
+		s.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+			Action:          batchv1.PodFailurePolicyActionIgnore,
+			OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}},
+		}}}
+	})
+	m.step(0, "", "work-0 0/0")
+	m.step(time.Second, "work-0 interrupted", "0/0 next 10s")
+	m.step(10*time.Second, "", "work-1 0/0")
+	m.step(time.Second, "work-1 evicted", "0/1 FailureTarget=BackoffLimitExceeded Failed=BackoffLimitExceeded")
 }
 
 // TestSuspend: the pods of a suspended Job end and do not count; its successor waits until they are gone.

@@ -196,12 +196,8 @@ func matches(rule *batchv1.PodFailurePolicyOnExitCodesRequirement, s v1.Containe
 	return t.ExitCode, in == (rule.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn)
 }
 
-// hasCondition reports whether a pod has a condition. A pod that was evicted has DisruptionTarget, as by the
-// kubelet.
+// hasCondition reports whether a pod has a condition.
 func hasCondition(p *v1.Pod, pattern batchv1.PodFailurePolicyOnPodConditionsPattern) bool {
-	if pattern.Type == v1.DisruptionTarget && p.Status.Reason == "Evicted" {
-		return pattern.Status == v1.ConditionTrue
-	}
 	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
 		return c.Type == pattern.Type && c.Status == pattern.Status
 	})
