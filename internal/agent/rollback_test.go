@@ -460,25 +460,28 @@ func TestRollbackToAHostPort(t *testing.T) {
 
 // TestLargeConfigMapsOfARevision: ConfigMaps that are too large together are not kept with a revision.
 func TestLargeConfigMapsOfARevision(t *testing.T) {
-	rollbackTest(t, func(s *served, _ *fake.Runtime) {
-		const restart = "podrun.io/restart-on-change: 'true'"
-		for _, size := range []int{100, 2 << 20} {
-			large := configMap(strings.Repeat("<", size))
-			s.put(rollbackPod("v:1", restart) + large)
+	for _, size := range []int{1 << 18, 1<<19 + 1} { // of each of two
+		rollbackTest(t, func(s *served, rt *fake.Runtime) {
+			put := func(image string) {
+				large := configMap(strings.Repeat("x", size))
+				text := strings.Replace(rollbackPod(image, "podrun.io/restart-on-change: 'true'"), "volumes: [",
+					"volumes: [{name: k, configMap: {name: k}}, ", 1)
+				s.put(text + large + strings.Replace(large, "name: m", "name: k", 1))
+			}
+			put("v:1")
 			s.start()
 			s.show(time.Minute, "web=v:1*")
-			s.put(rollbackPod("bad:1", restart) + large)
+			put("bad:1")
 			s.show(140*time.Second, "web=bad:1")
 			s.show(time.Minute, "web=v:1*!")
-			names, err := filepath.Glob(filepath.Join(s.o.Dirs.Root, "runs", "Pod_default_web-n.json"))
-			if err != nil || len(names) != 1 {
-				t.Fatalf("%v, %v", names, err)
+			all, err := rt.Store().Runs()
+			if err != nil || len(all) != 1 {
+				t.Errorf("%v, %v", all, err)
+				return
 			}
-			if info, err := os.Stat(names[0]); err != nil || (info.Size() > 1<<20) || size == 100 && info.Size() < 100 {
-				t.Errorf("a ConfigMap of %d bytes: %v, %v", size, info.Size(), err)
+			if kept := len(all[0].History) > 2*size; kept != (2*size < 1<<20) {
+				t.Errorf("two ConfigMaps of %d bytes are kept: %v; a record of %d bytes", size, kept, len(all[0].History))
 			}
-			s.stop()
-		}
-		s.start()
-	})
+		})
+	}
 }
