@@ -29,7 +29,7 @@ type Workload struct {
 	Name      string        `json:"name"`
 	// Pods are the full names of its pods.
 	Pods []string `json:"pods"`
-	// Hash is the annotation manifest.AnnotationManifestHash of pods that run its template.
+	// Hash is manifest.ManifestHash of pods that run its template.
 	Hash string `json:"hash"`
 	// Manifest is the path of the manifest; "" if it is no file.
 	Manifest string `json:"manifest,omitempty"`
@@ -68,15 +68,16 @@ func (f *WorkloadsFile) Write(d manifest.Desired) error {
 
 // Summarize counts the pods of the workload. object is its document, and pods are those that exist of it.
 func (w Workload) Summarize(object runtime.Object, pods []*v1.Pod, now time.Time) workload.Summary {
-	updated := func(p *v1.Pod) bool { return p.Annotations[manifest.AnnotationManifestHash] == w.Hash }
-	return workload.Summarize(object, len(w.Pods), pods, updated, now)
+	return workload.Summarize(workload.State{
+		Object: object, Desired: len(w.Pods), Pods: pods, Hash: w.Hash, HashOf: manifest.ManifestHash, Now: now,
+	})
 }
 
 // workloadOf returns a workload as it is saved. That of a Job has its status and the pods of its run.
 func workloadOf(w *workload.Workload, d manifest.Desired) (Workload, error) {
 	one := Workload{
 		Kind: w.Kind, Namespace: w.Key.Namespace, Name: w.Key.Name, Pods: []string{},
-		Hash: w.Template.Annotations[manifest.AnnotationManifestHash],
+		Hash: manifest.ManifestHash(w.Template),
 		Seen: w.Template.Annotations[manifest.AnnotationSeen], Manifest: manifest.OriginOf(w.Template).Path,
 	}
 	object := w.Object

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -10,10 +11,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload/revisions"
 	"podrun.io/podrun/internal/workload/rollouts"
 )
 
-// Summary counts the pods of a workload.
+// State is what is known of a workload that has no runs: the input of Summarize.
+type State struct {
+	// Object is the document, which asks for a number of pods, and Pods are those that exist.
+	Object  runtime.Object
+	Desired int
+	Pods    []*v1.Pod
+	// Hash identifies the document's template, and HashOf the one that a pod runs.
+	Hash   string
+	HashOf func(*v1.Pod) string
+	Now    time.Time
+}
+
+// Summary counts the pods of a workload. Those of a DaemonSet are counted once a node, as in Kubernetes: it has one.
 type Summary struct {
 	// Desired is the number of pods that the document asks for, Current of those that exist.
 	Desired, Current int32
@@ -22,33 +37,88 @@ type Summary struct {
 	Ready, Available, Updated int32
 	// Terminating pods are being removed, and counted in none of the others.
 	Terminating int32
+	// Hash identifies the document's template. Former is another one that pods run, that of the first of them, and
+	// OfFormer counts these; "" if there are none.
+	Hash, Former string
+	OfFormer     int32
 }
 
-// Summarize counts the pods of a workload. updated reports that a pod runs the document's template.
-func Summarize(o runtime.Object, desired int, pods []*v1.Pod, updated func(*v1.Pod) bool, now time.Time) Summary {
-	s := Summary{Desired: int32(desired)}
-	settled := MinReady(o)
-	for _, p := range pods {
+// Summarize counts the pods of a workload.
+func Summarize(s State) Summary {
+	counts := Summary{Desired: int32(s.Desired), Hash: s.Hash, Former: former(s)}
+	var pods []*v1.Pod
+	for _, p := range s.Pods {
 		if p.DeletionTimestamp != nil {
-			s.Terminating++
+			counts.Terminating++
 			continue
 		}
-		s.Current++
-		if updated(p) {
-			s.Updated++
+		pods = append(pods, p)
+	}
+	if _, is := s.Object.(*appsv1.DaemonSet); is {
+		counts.Desired = min(counts.Desired, 1)
+		pods = counted(s, pods)
+	}
+	for _, p := range pods {
+		counts.Current++
+		switch hash := s.HashOf(p); hash {
+		case s.Hash:
+			counts.Updated++
+		case counts.Former:
+			counts.OfFormer++
 		}
-		i := slices.IndexFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
-			return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
-		})
-		if i < 0 {
-			continue
+		if pod.IsReady(p) {
+			counts.Ready++
 		}
-		s.Ready++
-		if now.Sub(p.Status.Conditions[i].LastTransitionTime.Time) >= settled {
-			s.Available++
+		if s.available(p) {
+			counts.Available++
 		}
 	}
-	return s
+	return counts
+}
+
+// available reports that a pod has been ready for minReadySeconds.
+func (s State) available(p *v1.Pod) bool {
+	is, at := readiness(p)
+	return is && s.Now.Sub(at) >= MinReady(s.Object)
+}
+
+// former returns the template of the first pod that does not run the document's: that of the last update that has
+// ended, if another one has not. Pods that are terminating count too: their update goes on.
+func former(s State) string {
+	var first *v1.Pod
+	for _, p := range s.Pods {
+		if s.HashOf(p) == s.Hash {
+			continue
+		}
+		// The names differ in their indexes only, so a longer one has a higher one.
+		if first == nil || cmp.Or(cmp.Compare(len(p.Name), len(first.Name)), cmp.Compare(p.Name, first.Name)) < 0 {
+			first = p
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	return s.HashOf(first)
+}
+
+// counted returns the one of the pods of a DaemonSet that counts for the node: the oldest one, as in Kubernetes, of
+// those that serve. In Kubernetes a pod that is replaced is gone then; here it begins anew beside the one that serves.
+func counted(s State, pods []*v1.Pod) []*v1.Pod {
+	if len(pods) == 0 {
+		return nil
+	}
+	rank := func(p *v1.Pod) int {
+		switch {
+		case s.available(p):
+			return 0
+		case pod.IsReady(p):
+			return 1
+		}
+		return 2
+	}
+	return []*v1.Pod{slices.MinFunc(pods, func(a, b *v1.Pod) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), started(a).Compare(started(b)), cmp.Compare(a.Name, b.Name))
+	})}
 }
 
 // MinReady returns the minReadySeconds of a workload.
@@ -67,13 +137,26 @@ func MinReady(o runtime.Object) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// SetStatus sets the status of a workload.
+// Unavailable returns how many pods of a Deployment are not available: of those that it asks for or, if there are more,
+// of all.
+func (s Summary) Unavailable() int32 { return max(s.Desired, s.Current) - s.Available }
+
+// CurrentRevision returns how many pods of a StatefulSet run the template of the last update that has ended, and which
+// one that is. While pods of it are left that is not the document's.
+func (s Summary) CurrentRevision() (pods int32, hash string) {
+	if s.Former != "" {
+		return s.OfFormer, s.Former
+	}
+	return s.Updated, s.Hash
+}
+
+// SetStatus sets the status of a workload that has its name.
 func SetStatus(o runtime.Object, s Summary) {
 	switch o := o.(type) {
 	case *appsv1.Deployment:
 		o.Status = appsv1.DeploymentStatus{
 			Replicas: s.Current, UpdatedReplicas: s.Updated, ReadyReplicas: s.Ready,
-			AvailableReplicas: s.Available, UnavailableReplicas: max(s.Desired, s.Current) - s.Available,
+			AvailableReplicas: s.Available, UnavailableReplicas: s.Unavailable(),
 			TerminatingReplicas: new(s.Terminating),
 			Conditions:          []appsv1.DeploymentCondition{Available(o, s)},
 		}
@@ -83,9 +166,12 @@ func SetStatus(o runtime.Object, s Summary) {
 			ReadyReplicas: s.Ready, AvailableReplicas: s.Available,
 		}
 	case *appsv1.StatefulSet:
+		current, hash := s.CurrentRevision()
+		name := func(hash string) string { return o.Name + "-" + revisions.Short(hash) }
 		o.Status = appsv1.StatefulSetStatus{
 			Replicas: s.Current, ReadyReplicas: s.Ready, AvailableReplicas: s.Available,
-			CurrentReplicas: s.Updated, UpdatedReplicas: s.Updated,
+			CurrentReplicas: current, UpdatedReplicas: s.Updated,
+			CurrentRevision: name(hash), UpdateRevision: name(s.Hash),
 		}
 	case *appsv1.DaemonSet:
 		o.Status = appsv1.DaemonSetStatus{
@@ -113,6 +199,24 @@ func Available(d *appsv1.Deployment, s Summary) appsv1.DeploymentCondition {
 			s.Available, s.Desired)
 	}
 	return c
+}
+
+// readiness returns whether a pod is ready, and since when, zero if that is not known.
+func readiness(p *v1.Pod) (is bool, at time.Time) {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodReady {
+			return c.Status == v1.ConditionTrue, c.LastTransitionTime.Time
+		}
+	}
+	return false, time.Time{}
+}
+
+// started returns when the run of a pod began; zero if that is not known.
+func started(p *v1.Pod) time.Time {
+	if p.Status.StartTime != nil {
+		return p.Status.StartTime.Time
+	}
+	return p.CreationTimestamp.Time
 }
 
 // Row returns the cells of a workload in the table of its kind.

@@ -36,19 +36,23 @@ func countMetrics() []countMetric {
 	available := func(s workload.Summary) int32 { return s.Available }
 	updated := func(s workload.Summary) int32 { return s.Updated }
 	missing := func(s workload.Summary) int32 { return max(s.Desired-s.Available, 0) }
+	unavailable := func(s workload.Summary) int32 { return s.Unavailable() }
+	ofCurrent := func(s workload.Summary) int32 { n, _ := s.CurrentRevision(); return n }
 	const (
 		wants, has   = "Pods that the manifest asks for.", "Pods that exist."
 		areReady     = "Pods that are ready."
 		areAvailable = "Pods that have been ready for minReadySeconds."
 		areUpdated   = "Pods that run the template of the manifest."
 		areMissing   = "Pods that the manifest asks for and that are not available."
+		areNot       = "Pods that are not available, of those that the manifest asks for or, if there are more, of all."
+		areCurrent   = "Pods that run the template before the one that is being updated to; without an update, of the manifest."
 	)
 	return []countMetric{
 		{workload.Deployment, "kube_deployment_spec_replicas", wants, desired},
 		{workload.Deployment, "kube_deployment_status_replicas", has, current},
 		{workload.Deployment, "kube_deployment_status_replicas_ready", areReady, ready},
 		{workload.Deployment, "kube_deployment_status_replicas_available", areAvailable, available},
-		{workload.Deployment, "kube_deployment_status_replicas_unavailable", areMissing, missing},
+		{workload.Deployment, "kube_deployment_status_replicas_unavailable", areNot, unavailable},
 		{workload.Deployment, "kube_deployment_status_replicas_updated", areUpdated, updated},
 		{workload.ReplicaSet, "kube_replicaset_spec_replicas", wants, desired},
 		{workload.ReplicaSet, "kube_replicaset_status_replicas", has, current},
@@ -57,6 +61,7 @@ func countMetrics() []countMetric {
 		{workload.StatefulSet, "kube_statefulset_status_replicas", has, current},
 		{workload.StatefulSet, "kube_statefulset_status_replicas_ready", areReady, ready},
 		{workload.StatefulSet, "kube_statefulset_status_replicas_available", areAvailable, available},
+		{workload.StatefulSet, "kube_statefulset_status_replicas_current", areCurrent, ofCurrent},
 		{workload.StatefulSet, "kube_statefulset_status_replicas_updated", areUpdated, updated},
 		{workload.DaemonSet, "kube_daemonset_status_desired_number_scheduled", wants, desired},
 		{workload.DaemonSet, "kube_daemonset_status_current_number_scheduled", has, current},
@@ -90,9 +95,10 @@ func collectWorkloads(
 		}
 	}
 	for _, w := range d.Workloads {
-		hash := w.Template.Annotations[manifest.AnnotationManifestHash]
-		updated := func(p *v1.Pod) bool { return p.Annotations[manifest.AnnotationManifestHash] == hash }
-		s := workload.Summarize(w.Object, len(w.Names()), of[w.ID], updated, time.Now())
+		s := workload.Summarize(workload.State{
+			Object: w.Object, Desired: len(w.Names()), Pods: of[w.ID], Hash: manifest.ManifestHash(w.Template),
+			HashOf: manifest.ManifestHash, Now: time.Now(),
+		})
 		gauge := func(name string, value float64, labels ...string) {
 			all := append([]string{w.Key.Namespace, w.Key.Name}, labels...)
 			out <- prometheus.MustNewConstMetric(descs[name], prometheus.GaugeValue, value, all...)

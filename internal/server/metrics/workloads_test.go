@@ -44,6 +44,9 @@ func TestWorkloadsAsKubeStateMetrics(t *testing.T) {
 		{ID: id(workload.DaemonSet), Object: &appsv1.DaemonSet{}},
 	} {
 		w.Template, w.Replicas = template, 3
+		if w.Kind == workload.DaemonSet {
+			w.Replicas = 1
+		}
 		d.Workloads = append(d.Workloads, &w)
 		pods = append(pods, podOf(w.ID, string(w.Kind)+"-0", "new", true), podOf(w.ID, string(w.Kind)+"-1", "old", false))
 	}
@@ -65,12 +68,26 @@ func TestWorkloadsAsKubeStateMetrics(t *testing.T) {
 		`kube_statefulset_replicas{namespace="default",statefulset="web"} 3`,
 		`kube_statefulset_status_replicas_ready{namespace="default",statefulset="web"} 1`,
 		`kube_statefulset_status_replicas_available{namespace="default",statefulset="web"} 0`,
+		`kube_statefulset_status_replicas_current{namespace="default",statefulset="web"} 1`,
 		`kube_statefulset_status_replicas_updated{namespace="default",statefulset="web"} 1`,
-		`kube_daemonset_status_desired_number_scheduled{daemonset="web",namespace="default"} 3`,
-		`kube_daemonset_status_current_number_scheduled{daemonset="web",namespace="default"} 2`,
+		`kube_daemonset_status_desired_number_scheduled{daemonset="web",namespace="default"} 1`,
+		`kube_daemonset_status_current_number_scheduled{daemonset="web",namespace="default"} 1`,
 		`kube_daemonset_status_number_ready{daemonset="web",namespace="default"} 1`,
-		`kube_daemonset_status_number_unavailable{daemonset="web",namespace="default"} 2`,
+		`kube_daemonset_status_number_unavailable{daemonset="web",namespace="default"} 0`,
 		`kube_daemonset_status_updated_number_scheduled{daemonset="web",namespace="default"} 1`,
 	)
 	promtool(t, text)
+}
+
+// TestUnavailableReplicas: a pod beyond the replicas that is not available counts, as in the status.
+func TestUnavailableReplicas(t *testing.T) {
+	t.Parallel()
+	id := workload.ID{Kind: workload.Deployment, Key: pod.Key{Namespace: "default", Name: "web"}}
+	w := &workload.Workload{ID: id, Replicas: 1, Object: &appsv1.Deployment{}, Template: &v1.Pod{}}
+	m := New(slog.New(slog.DiscardHandler))
+	m.Watch(machine{
+		desired: manifest.Desired{Workloads: []*workload.Workload{w}},
+		pods:    []v1.Pod{podOf(id, "web-0", "old", true), podOf(id, "web-1", "new", false)},
+	})
+	wantLines(t, scrape(t, m), `kube_deployment_status_replicas_unavailable{deployment="web",namespace="default"} 1`)
 }
