@@ -8,12 +8,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload/revisions"
-	"podrun.io/podrun/internal/workload/rollouts"
 )
 
 // State is what is known of a workload that has no runs: the input of Summarize.
@@ -25,7 +23,11 @@ type State struct {
 	// Hash identifies the document's template, and HashOf the one that a pod runs.
 	Hash   string
 	HashOf func(*v1.Pod) string
-	Now    time.Time
+	// Seen is when the template was first read; zero: not known. Outcome is what is recorded of its revision; nil:
+	// nothing.
+	Seen    time.Time
+	Outcome *revisions.Outcome
+	Now     time.Time
 }
 
 // Summary counts the pods of a workload. Those of a DaemonSet are counted once a node, as in Kubernetes: it has one.
@@ -41,6 +43,8 @@ type Summary struct {
 	// OfFormer counts these; "" if there are none.
 	Hash, Former string
 	OfFormer     int32
+	// Conditions are those of a Deployment.
+	Conditions []appsv1.DeploymentCondition
 }
 
 // Summarize counts the pods of a workload.
@@ -72,6 +76,9 @@ func Summarize(s State) Summary {
 		if s.available(p) {
 			counts.Available++
 		}
+	}
+	if d, is := s.Object.(*appsv1.Deployment); is {
+		counts.Conditions = conditions(d, s, counts)
 	}
 	return counts
 }
@@ -150,73 +157,48 @@ func (s Summary) CurrentRevision() (pods int32, hash string) {
 	return s.Updated, s.Hash
 }
 
+// generation is that of all documents: edits of a manifest are not counted, and what is shown is the status of the
+// document that is shown.
+const generation = 1
+
 // SetStatus sets the status of a workload that has its name.
 func SetStatus(o runtime.Object, s Summary) {
 	switch o := o.(type) {
 	case *appsv1.Deployment:
+		o.Generation = generation
 		o.Status = appsv1.DeploymentStatus{
-			Replicas: s.Current, UpdatedReplicas: s.Updated, ReadyReplicas: s.Ready,
+			ObservedGeneration: generation,
+			Replicas:           s.Current, UpdatedReplicas: s.Updated, ReadyReplicas: s.Ready,
 			AvailableReplicas: s.Available, UnavailableReplicas: s.Unavailable(),
 			TerminatingReplicas: new(s.Terminating),
-			Conditions:          []appsv1.DeploymentCondition{Available(o, s)},
+			Conditions:          s.Conditions,
 		}
 	case *appsv1.ReplicaSet:
+		o.Generation = generation
 		o.Status = appsv1.ReplicaSetStatus{
-			Replicas: s.Current, FullyLabeledReplicas: s.Current,
+			ObservedGeneration: generation,
+			Replicas:           s.Current, FullyLabeledReplicas: s.Current,
 			ReadyReplicas: s.Ready, AvailableReplicas: s.Available,
 		}
 	case *appsv1.StatefulSet:
 		current, hash := s.CurrentRevision()
 		name := func(hash string) string { return o.Name + "-" + revisions.Short(hash) }
+		o.Generation = generation
 		o.Status = appsv1.StatefulSetStatus{
-			Replicas: s.Current, ReadyReplicas: s.Ready, AvailableReplicas: s.Available,
+			ObservedGeneration: generation,
+			Replicas:           s.Current, ReadyReplicas: s.Ready, AvailableReplicas: s.Available,
 			CurrentReplicas: current, UpdatedReplicas: s.Updated,
 			CurrentRevision: name(hash), UpdateRevision: name(s.Hash),
 		}
 	case *appsv1.DaemonSet:
+		o.Generation = generation
 		o.Status = appsv1.DaemonSetStatus{
+			ObservedGeneration:     generation,
 			DesiredNumberScheduled: s.Desired, CurrentNumberScheduled: s.Current, NumberReady: s.Ready,
 			UpdatedNumberScheduled: s.Updated, NumberAvailable: s.Available,
 			NumberUnavailable: max(s.Desired-s.Available, 0),
 		}
 	}
-}
-
-// Available returns the condition Available of a Deployment.
-func Available(d *appsv1.Deployment, s Summary) appsv1.DeploymentCondition {
-	unavailable := 0
-	if rolling := d.Spec.Strategy.RollingUpdate; rolling != nil && rolling.MaxUnavailable != nil {
-		unavailable = rollouts.Scaled(rolling.MaxSurge, rolling.MaxUnavailable, int(s.Desired), 0).Unavailable
-	}
-	least := s.Desired - int32(unavailable)
-	c := appsv1.DeploymentCondition{
-		Type: appsv1.DeploymentAvailable, Status: v1.ConditionTrue, Reason: "MinimumReplicasAvailable",
-		Message: "Deployment has minimum availability.", LastUpdateTime: metav1.Time{}, LastTransitionTime: metav1.Time{},
-	}
-	if s.Available < least {
-		c.Status, c.Reason = v1.ConditionFalse, "MinimumReplicasUnavailable"
-		c.Message = fmt.Sprintf("Deployment does not have minimum availability: %d of %d pods are available.",
-			s.Available, s.Desired)
-	}
-	return c
-}
-
-// readiness returns whether a pod is ready, and since when, zero if that is not known.
-func readiness(p *v1.Pod) (is bool, at time.Time) {
-	for _, c := range p.Status.Conditions {
-		if c.Type == v1.PodReady {
-			return c.Status == v1.ConditionTrue, c.LastTransitionTime.Time
-		}
-	}
-	return false, time.Time{}
-}
-
-// started returns when the run of a pod began; zero if that is not known.
-func started(p *v1.Pod) time.Time {
-	if p.Status.StartTime != nil {
-		return p.Status.StartTime.Time
-	}
-	return p.CreationTimestamp.Time
 }
 
 // Row returns the cells of a workload in the table of its kind.

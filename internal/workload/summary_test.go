@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // TestUnavailable: a pod beyond the replicas that is not available counts, as in Kubernetes.
@@ -26,25 +25,6 @@ func TestUnavailable(t *testing.T) {
 		SetStatus(d, c.summary)
 		if got := d.Status.UnavailableReplicas; got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
-		}
-	}
-}
-
-// TestAvailable: as many pods may be unavailable as an update may take away; with percentages that come to none, one.
-func TestAvailable(t *testing.T) {
-	for _, c := range []struct {
-		surge, unavailable string
-		replicas, ready    int32
-		want               v1.ConditionStatus
-	}{
-		{"25%", "25%", 1, 0, v1.ConditionFalse}, {"25%", "25%", 4, 3, v1.ConditionTrue}, {"25%", "25%", 4, 2, v1.ConditionFalse},
-		{"0", "20%", 1, 0, v1.ConditionTrue}, {"0", "20%", 3, 1, v1.ConditionFalse},
-	} {
-		surge, unavailable := intstr.Parse(c.surge), intstr.Parse(c.unavailable)
-		d := &appsv1.Deployment{}
-		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable}
-		if got := Available(d, Summary{Desired: c.replicas, Available: c.ready}).Status; got != c.want {
-			t.Errorf("%+v: %s", c, got)
 		}
 	}
 }
@@ -99,7 +79,7 @@ func TestStatefulSetStatus(t *testing.T) {
 		SetStatus(set, Summarize(State{Object: set, Desired: 3, Pods: c.pods, Hash: "new", HashOf: hashOf, Now: at(60)}))
 		s := set.Status
 		if s.CurrentReplicas != c.current || s.UpdatedReplicas != c.updated || s.CurrentRevision != c.revision ||
-			s.UpdateRevision != c.revisionNew {
+			s.UpdateRevision != c.revisionNew || s.ObservedGeneration != set.Generation || set.Generation != 1 {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
@@ -134,7 +114,7 @@ func TestDaemonSetStatus(t *testing.T) {
 
 func nodes(current, ready, available, updated, unavailable int32) appsv1.DaemonSetStatus {
 	return appsv1.DaemonSetStatus{
-		DesiredNumberScheduled: 1, CurrentNumberScheduled: current, NumberReady: ready,
+		ObservedGeneration: 1, DesiredNumberScheduled: 1, CurrentNumberScheduled: current, NumberReady: ready,
 		NumberAvailable: available, UpdatedNumberScheduled: updated, NumberUnavailable: unavailable,
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
@@ -25,8 +24,8 @@ var kindLabels = map[workload.Kind]string{
 	workload.StatefulSet: "statefulset", workload.DaemonSet: "daemonset",
 }
 
-// availableMetric has the condition Available of Deployments.
-const availableMetric = "kube_deployment_status_condition"
+// conditionMetric has the conditions of Deployments.
+const conditionMetric = "kube_deployment_status_condition"
 
 // countMetrics are the metrics that count pods of workloads.
 func countMetrics() []countMetric {
@@ -78,9 +77,9 @@ func describeWorkloads() map[string]*prometheus.Desc {
 	for _, m := range countMetrics() {
 		out[m.name] = prometheus.NewDesc(m.name, m.help, []string{"namespace", kindLabels[m.kind]}, nil)
 	}
-	out[availableMetric] = prometheus.NewDesc(availableMetric,
+	out[conditionMetric] = prometheus.NewDesc(conditionMetric,
 		"1 for the status of a Deployment's condition, 0 for the others.",
-		[]string{"namespace", "deployment", "condition", "status"}, nil)
+		[]string{"namespace", "deployment", "reason", "condition", "status"}, nil)
 	return out
 }
 
@@ -95,9 +94,11 @@ func collectWorkloads(
 		}
 	}
 	for _, w := range d.Workloads {
+		seen, _ := time.Parse(time.RFC3339, w.Template.Annotations[manifest.AnnotationSeen]) // else it is not known
 		s := workload.Summarize(workload.State{
 			Object: w.Object, Desired: len(w.Names()), Pods: of[w.ID], Hash: manifest.ManifestHash(w.Template),
-			HashOf: manifest.ManifestHash, Now: time.Now(),
+			HashOf: manifest.ManifestHash, Seen: seen, Outcome: w.Outcome(d.Histories, manifest.ManifestHash),
+			Now: time.Now(),
 		})
 		gauge := func(name string, value float64, labels ...string) {
 			all := append([]string{w.Key.Namespace, w.Key.Name}, labels...)
@@ -108,12 +109,11 @@ func collectWorkloads(
 				gauge(m.name, float64(m.value(s)))
 			}
 		}
-		if deployment, is := w.Object.(*appsv1.Deployment); is {
-			c := workload.Available(deployment, s)
+		for _, c := range s.Conditions {
 			for label, status := range map[string]v1.ConditionStatus{
 				"true": v1.ConditionTrue, "false": v1.ConditionFalse, "unknown": v1.ConditionUnknown,
 			} {
-				gauge(availableMetric, boolean(c.Status == status), string(c.Type), label)
+				gauge(conditionMetric, boolean(c.Status == status), c.Reason, string(c.Type), label)
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/revisions"
 )
 
 // podOf returns a pod of a workload that runs the template with the hash.
@@ -38,7 +39,7 @@ func TestWorkloadsAsKubeStateMetrics(t *testing.T) {
 	d := manifest.Desired{}
 	var pods []v1.Pod
 	for _, w := range []workload.Workload{
-		{ID: id(workload.Deployment), Object: &appsv1.Deployment{}},
+		{ID: id(workload.Deployment), Object: &appsv1.Deployment{Spec: appsv1.DeploymentSpec{ProgressDeadlineSeconds: new(int32(600))}}},
 		{ID: id(workload.ReplicaSet), Object: &appsv1.ReplicaSet{}},
 		{ID: id(workload.StatefulSet), Object: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{MinReadySeconds: 3600}}},
 		{ID: id(workload.DaemonSet), Object: &appsv1.DaemonSet{}},
@@ -60,8 +61,11 @@ func TestWorkloadsAsKubeStateMetrics(t *testing.T) {
 		`kube_deployment_status_replicas_available{deployment="web",namespace="default"} 1`,
 		`kube_deployment_status_replicas_unavailable{deployment="web",namespace="default"} 2`,
 		`kube_deployment_status_replicas_updated{deployment="web",namespace="default"} 1`,
-		`kube_deployment_status_condition{condition="Available",deployment="web",namespace="default",status="false"} 1`,
-		`kube_deployment_status_condition{condition="Available",deployment="web",namespace="default",status="true"} 0`,
+		`kube_deployment_status_condition{condition="Available",deployment="web",namespace="default",reason="MinimumReplicasUnavailable",status="false"} 1`,
+		`kube_deployment_status_condition{condition="Available",deployment="web",namespace="default",reason="MinimumReplicasUnavailable",status="true"} 0`,
+		`kube_deployment_status_condition{condition="Progressing",deployment="web",namespace="default",reason="ReplicaSetUpdated",status="false"} 0`,
+		`kube_deployment_status_condition{condition="Progressing",deployment="web",namespace="default",reason="ReplicaSetUpdated",status="true"} 1`,
+		`kube_deployment_status_condition{condition="Progressing",deployment="web",namespace="default",reason="ReplicaSetUpdated",status="unknown"} 0`,
 		`kube_replicaset_spec_replicas{namespace="default",replicaset="web"} 3`,
 		`kube_replicaset_status_replicas{namespace="default",replicaset="web"} 2`,
 		`kube_replicaset_status_ready_replicas{namespace="default",replicaset="web"} 1`,
@@ -79,15 +83,29 @@ func TestWorkloadsAsKubeStateMetrics(t *testing.T) {
 	promtool(t, text)
 }
 
-// TestUnavailableReplicas: a pod beyond the replicas that is not available counts, as in the status.
-func TestUnavailableReplicas(t *testing.T) {
+// TestDeploymentRolledBack: the conditions are those that podrun get shows, and a pod beyond the replicas that is not
+// available counts for the metric as it does there.
+func TestDeploymentRolledBack(t *testing.T) {
 	t.Parallel()
 	id := workload.ID{Kind: workload.Deployment, Key: pod.Key{Namespace: "default", Name: "web"}}
-	w := &workload.Workload{ID: id, Replicas: 1, Object: &appsv1.Deployment{}, Template: &v1.Pod{}}
+	w := &workload.Workload{
+		ID: id, Replicas: 1, Object: &appsv1.Deployment{Spec: appsv1.DeploymentSpec{ProgressDeadlineSeconds: new(int32(600))}},
+		Template: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{manifest.AnnotationManifestHash: "new"}}},
+	}
+	h := &revisions.History{Good: &revisions.Revision{ID: "a"}, RolledBack: "b", Past: []revisions.Outcome{
+		{ID: "b", Result: revisions.RolledBack, Reason: "it is not ready"},
+	}}
 	m := New(slog.New(slog.DiscardHandler))
 	m.Watch(machine{
-		desired: manifest.Desired{Workloads: []*workload.Workload{w}},
-		pods:    []v1.Pod{podOf(id, "web-0", "old", true), podOf(id, "web-1", "new", false)},
+		desired: manifest.Desired{
+			Workloads: []*workload.Workload{w},
+			Histories: workload.Histories{Revisions: map[workload.ID]*revisions.History{id: h}},
+		},
+		pods: []v1.Pod{podOf(id, "web-0", "old", true), podOf(id, "web-1", "new", false)},
 	})
-	wantLines(t, scrape(t, m), `kube_deployment_status_replicas_unavailable{deployment="web",namespace="default"} 1`)
+	wantLines(t, scrape(t, m),
+		`kube_deployment_status_replicas_unavailable{deployment="web",namespace="default"} 1`,
+		`kube_deployment_status_condition{condition="Progressing",deployment="web",namespace="default",reason="ProgressDeadlineExceeded",status="false"} 1`,
+		`kube_deployment_status_condition{condition="Available",deployment="web",namespace="default",reason="MinimumReplicasAvailable",status="true"} 1`,
+	)
 }
