@@ -49,7 +49,7 @@ var rooms = map[string]room{
 	"internal/pod/quantity":                {pure: true},
 	"internal/checkpoint/layout":           {pure: true, imports: "pod"},
 	"internal/plan":                        {pure: true, imports: "pod"},
-	"internal/status":                      {pure: true, touches: "file.go workloads.go", imports: "pod plan manifest checkpoint/layout sys workload workload/cronjobs"},
+	"internal/status":                      {pure: true, touches: "file.go workloads.go", imports: "pod plan manifest checkpoint/layout sys workload workload/cronjobs workload/revisions"},
 	"internal/oci/env":                     {pure: true, imports: "pod"},
 	"internal/oci":                         {pure: true, imports: "pod oci/env"},
 	"internal/sys":                         {},

@@ -153,6 +153,33 @@ func TestStatefulSet(t *testing.T) {
 	}
 }
 
+// TestRollingStatefulSet: one pod at a time is replaced, also if the manifest has no more than the type of the strategy,
+// for which Kubernetes has no defaults.
+func TestRollingStatefulSet(t *testing.T) {
+	t.Parallel()
+	for strategy, want := range map[string]int{
+		"minReadySeconds: 0":                                                                1,
+		"updateStrategy: {type: RollingUpdate}":                                             1,
+		"updateStrategy: {rollingUpdate: {partition: 0}}":                                   1,
+		"updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 0}}":              1,
+		"updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 2}}":         2,
+		"updateStrategy: {type: RollingUpdate, rollingUpdate: null}\n  minReadySeconds: 30": 1,
+		"updateStrategy: {type: OnDelete}":                                                  0,
+	} {
+		d := merged(t, workload.Recorded{}, map[string]string{"/m/a.yaml": workloadText("StatefulSet", "db", "replicas: 3", strategy)})
+		got, rolling := d.Workloads[0].Rolling()
+		if rolling != (want > 0) || got.Surge != 0 || got.Unavailable != want {
+			t.Errorf("%s: %+v, %v; want %d at a time", strategy, got, rolling, want)
+		}
+	}
+	set := &appsv1.StatefulSet{}
+	set.Spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
+	set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{}
+	if _, unavailable := workload.RollingUpdate(set); unavailable == nil || unavailable.IntValue() != 1 {
+		t.Errorf("without maxUnavailable: %v", unavailable)
+	}
+}
+
 // TestWorkloadsTwice: what is defined twice is a problem, whichever way it is.
 func TestWorkloadsTwice(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ import (
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/workload"
 	"podrun.io/podrun/internal/workload/cronjobs"
+	"podrun.io/podrun/internal/workload/revisions"
 )
 
 // Workload is a workload of serve, as it is saved for commands.
@@ -29,13 +30,15 @@ type Workload struct {
 	Name      string        `json:"name"`
 	// Pods are the full names of its pods.
 	Pods []string `json:"pods"`
-	// Hash is the annotation manifest.AnnotationManifestHash of pods that run its template.
+	// Hash is manifest.ManifestHash of pods that run its template.
 	Hash string `json:"hash"`
 	// Manifest is the path of the manifest; "" if it is no file.
 	Manifest string `json:"manifest,omitempty"`
 	// Seen is when the template was first read, or when the run of a Job began, RFC 3339.
-	Seen   string          `json:"seen"`
-	Object json.RawMessage `json:"object"`
+	Seen string `json:"seen"`
+	// Outcome is what is recorded of the revision that the manifest has; nil: nothing.
+	Outcome *revisions.Outcome `json:"outcome,omitempty"`
+	Object  json.RawMessage    `json:"object"`
 }
 
 // WorkloadsFile is the file with the workloads of what serve runs. It is output: no decision depends on it.
@@ -68,15 +71,18 @@ func (f *WorkloadsFile) Write(d manifest.Desired) error {
 
 // Summarize counts the pods of the workload. object is its document, and pods are those that exist of it.
 func (w Workload) Summarize(object runtime.Object, pods []*v1.Pod, now time.Time) workload.Summary {
-	updated := func(p *v1.Pod) bool { return p.Annotations[manifest.AnnotationManifestHash] == w.Hash }
-	return workload.Summarize(object, len(w.Pods), pods, updated, now)
+	seen, _ := time.Parse(time.RFC3339, w.Seen) // else it is not known
+	return workload.Summarize(workload.State{
+		Object: object, Desired: len(w.Pods), Pods: pods, Hash: w.Hash, HashOf: manifest.ManifestHash, Seen: seen,
+		Outcome: w.Outcome, Now: now,
+	})
 }
 
 // workloadOf returns a workload as it is saved. That of a Job has its status and the pods of its run.
 func workloadOf(w *workload.Workload, d manifest.Desired) (Workload, error) {
 	one := Workload{
 		Kind: w.Kind, Namespace: w.Key.Namespace, Name: w.Key.Name, Pods: []string{},
-		Hash: w.Template.Annotations[manifest.AnnotationManifestHash],
+		Hash: manifest.ManifestHash(w.Template), Outcome: w.Outcome(d.Histories, manifest.ManifestHash),
 		Seen: w.Template.Annotations[manifest.AnnotationSeen], Manifest: manifest.OriginOf(w.Template).Path,
 	}
 	object := w.Object

@@ -1,9 +1,11 @@
 package status
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +14,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
 	"podrun.io/podrun/internal/workload/jobs"
+	"podrun.io/podrun/internal/workload/revisions"
 )
 
 // TestJobSince: a Job is as old as its run, however often podrun was started since.
@@ -34,5 +37,37 @@ func TestJobSince(t *testing.T) {
 		if one, err := workloadOf(w, d); err != nil || one.Seen != want {
 			t.Errorf("%s, %v; want %s", one.Seen, err, want)
 		}
+	}
+}
+
+// TestWorkloadOutcome: what is recorded of a revision is saved for commands, and is part of the status.
+func TestWorkloadOutcome(t *testing.T) {
+	t.Parallel()
+	d := &appsv1.Deployment{}
+	d.Name, d.Spec.ProgressDeadlineSeconds = "web", new(int32(600))
+	w := &workload.Workload{
+		ID:     workload.ID{Kind: workload.Deployment, Key: pod.Key{Namespace: "default", Name: "web"}},
+		Object: d, Template: &v1.Pod{}, Replicas: 1,
+	}
+	back := revisions.Outcome{ID: "b", Result: revisions.RolledBack, Reason: "it has failed", Ended: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	saved, err := workloadOf(w, manifest.Desired{Histories: workload.Histories{Revisions: map[workload.ID]*revisions.History{
+		w.ID: {Good: &revisions.Revision{ID: "a"}, RolledBack: "b", Past: []revisions.Outcome{back}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read Workload
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	all := read.Summarize(d, nil, time.Now()).Conditions
+	if len(all) != 2 || all[1].Reason != "ProgressDeadlineExceeded" || all[1].Status != v1.ConditionFalse ||
+		!all[1].LastTransitionTime.Time.Equal(back.Ended) ||
+		all[1].Message != `Deployment "web" has timed out progressing: it has failed` {
+		t.Errorf("%+v", all)
 	}
 }

@@ -117,8 +117,8 @@ func (w *Workload) Rolling() (rollouts.Strategy, bool) {
 	return rollouts.Scaled(surge, unavailable, w.Replicas, MinReady(w.Object)), true
 }
 
-// RollingUpdate returns how many pods of a workload may be too many and how many may be missing during an update, as
-// its document says; nil where it says nothing.
+// RollingUpdate returns how many pods of a workload may be too many and how many may be missing during an update; nil
+// if they are not replaced by and by.
 func RollingUpdate(o runtime.Object) (surge, unavailable *intstr.IntOrString) {
 	switch o := o.(type) {
 	case *appsv1.Deployment:
@@ -126,7 +126,13 @@ func RollingUpdate(o runtime.Object) (surge, unavailable *intstr.IntOrString) {
 			surge, unavailable = r.MaxSurge, r.MaxUnavailable
 		}
 	case *appsv1.StatefulSet:
-		if r := o.Spec.UpdateStrategy.RollingUpdate; r != nil {
+		if o.Spec.UpdateStrategy.Type != appsv1.RollingUpdateStatefulSetStrategyType {
+			break
+		}
+		// Kubernetes leaves rollingUpdate empty if only the type is given, and replaces one pod at a time then.
+		one := intstr.FromInt32(1)
+		unavailable = &one
+		if r := o.Spec.UpdateStrategy.RollingUpdate; r != nil && r.MaxUnavailable != nil {
 			unavailable = r.MaxUnavailable
 		}
 	case *appsv1.DaemonSet:

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/workload"
@@ -71,7 +72,8 @@ func (r *Reader) Workloads(kind workload.Kind) ([]Object, error) {
 		}
 		has[id] = true
 		o := Object{ID: id, Object: newObject(kind), Pods: PodsOf(pods, id), Since: p.CreationTimestamp.Time}
-		o.Summary = workload.Summarize(o.Object, len(o.Pods), o.Pods, func(*v1.Pod) bool { return true }, time.Now())
+		left := status.Workload{Pods: make([]string, len(o.Pods)), Hash: manifest.ManifestHash(p)}
+		o.Summary = left.Summarize(o.Object, o.Pods, time.Now())
 		all = append(all, o.complete())
 	}
 	slices.SortFunc(all, func(a, b Object) int {
@@ -111,12 +113,12 @@ func (r *Reader) Objects(kind workload.Kind, s Selection, names []string) (found
 
 // complete returns the workload with status, name and kind in its document.
 func (o Object) complete() Object {
-	workload.SetStatus(o.Object, o.Summary)
 	if m, err := meta.Accessor(o.Object); err == nil {
 		m.SetName(o.Key.Name)
 		m.SetNamespace(o.Key.Namespace)
 		m.SetCreationTimestamp(metav1.NewTime(o.Since))
 	}
+	workload.SetStatus(o.Object, o.Summary)
 	version := schema.GroupVersion{Group: groupOf(o.Kind), Version: "v1"}
 	o.Object.GetObjectKind().SetGroupVersionKind(version.WithKind(string(o.Kind)))
 	return o

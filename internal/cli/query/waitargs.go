@@ -104,8 +104,8 @@ func isCondition(value, name string) bool {
 
 // itself reports that an object of a kind has the condition itself; else its pods have it.
 func (w *Wait) itself(kind workload.Kind) bool {
-	return kind == workload.Job ||
-		kind == workload.Deployment && (isCondition(w.For, "Available") || isCondition(w.For, conditionComplete))
+	return kind == workload.Job || kind == workload.Deployment &&
+		(isCondition(w.For, "Available") || isCondition(w.For, "Progressing") || isCondition(w.For, conditionComplete))
 }
 
 // objects returns the objects to wait for, and the names of pods and of workloads that stand for their pods.

@@ -6,8 +6,9 @@ const WaitHelp = "wait exits when each of the pods has met the condition of --fo
 	"its manifests names the pod; --for=create waits even then. --selector and --all select from the\n" +
 	"pods that exist when wait starts. Whether a pod is ready is unknown while no process runs it, so\n" +
 	"wait then waits until a process does. wait fails when a pod is rolled back. deployment/NAME stands for all pods of the\n" +
-	"Deployment; it is the Deployment itself with --for=condition=Available, and with --for=condition=Complete,\n" +
-	"which it is when all its pods have the template and are available, and no others are left.\n" +
+	"Deployment; it is the Deployment itself with the conditions Available and Progressing, and with\n" +
+	"--for=condition=Complete, which it is when all its pods have the template and are available, and no\n" +
+	"others are left. Progressing=False is one whose edit was rolled back or is late.\n" +
 	"job/NAME is the Job itself, with the conditions Complete, Failed and Suspended; so are job NAME, unless\n" +
 	"there is a pod of the name job, and jobs --all.\n\n--for is one of\n\n" +
 	"  condition=NAME[=True|False]  a condition of the pod: Ready, Initialized, ContainersReady, …\n" +

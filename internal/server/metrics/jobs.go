@@ -21,7 +21,11 @@ func jobMetrics() []podMetric {
 		{"kube_job_spec_active_deadline_seconds", "How long a Job may be active.", nil},
 		{"kube_job_status_active", "Pods of a Job that run or are to.", nil},
 		{"kube_job_status_succeeded", "Pods of a Job that have succeeded.", nil},
-		{"kube_job_status_failed", "Pods of a Job that have failed; the label is why the Job has failed.", []string{"reason"}},
+		{
+			"kube_job_status_failed",
+			"1 for the reason why a Job with failed pods has failed, 0 for the others; without a reason, how many pods " +
+				"have failed.", []string{"reason"},
+		},
 		{"kube_job_status_suspended", "1 while a Job is suspended.", nil},
 		{"kube_job_status_start_time", "When a Job started, in seconds since the epoch.", nil},
 		{"kube_job_status_completion_time", "When a Job was complete, in seconds since the epoch.", nil},
@@ -64,12 +68,8 @@ func collectJob(
 	}
 	gauge("kube_job_status_active", float64(s.Active))
 	gauge("kube_job_status_succeeded", float64(s.Succeeded))
-	reason := ""
 	end := jobs.Finished(s)
-	if end != nil && end.Type == batchv1.JobFailed {
-		reason = end.Reason
-	}
-	gauge("kube_job_status_failed", float64(s.Failed), reason)
+	collectFailed(s, end, gauge)
 	gauge("kube_job_status_suspended", boolean(jobs.State(s) == string(batchv1.JobSuspended)))
 	seconds := func(t time.Time) float64 { return float64(t.Unix()) }
 	if s.StartTime != nil {
@@ -89,5 +89,26 @@ func collectJob(
 		"true": v1.ConditionTrue, "false": v1.ConditionFalse, "unknown": v1.ConditionUnknown,
 	} {
 		gauge(name, boolean(end.Status == is), label)
+	}
+}
+
+// failureReasons are those that kube-state-metrics has a value of 0 or 1 for.
+var failureReasons = []string{batchv1.JobReasonBackoffLimitExceeded, batchv1.JobReasonDeadlineExceeded, "Evicted"}
+
+// collectFailed emits kube_job_status_failed as kube-state-metrics does: the number of failed pods under the empty
+// reason, unless the Job has failed for one of failureReasons.
+func collectFailed(
+	s *batchv1.JobStatus, end *batchv1.JobCondition, gauge func(name string, value float64, labels ...string),
+) {
+	const name = "kube_job_status_failed"
+	counts := true
+	if s.Failed > 0 && end != nil && end.Type == batchv1.JobFailed {
+		for _, reason := range failureReasons {
+			gauge(name, boolean(end.Reason == reason), reason)
+			counts = counts && end.Reason != reason
+		}
+	}
+	if counts {
+		gauge(name, float64(s.Failed), "")
 	}
 }

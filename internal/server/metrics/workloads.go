@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
@@ -25,8 +24,8 @@ var kindLabels = map[workload.Kind]string{
 	workload.StatefulSet: "statefulset", workload.DaemonSet: "daemonset",
 }
 
-// availableMetric has the condition Available of Deployments.
-const availableMetric = "kube_deployment_status_condition"
+// conditionMetric has the conditions of Deployments.
+const conditionMetric = "kube_deployment_status_condition"
 
 // countMetrics are the metrics that count pods of workloads.
 func countMetrics() []countMetric {
@@ -36,19 +35,23 @@ func countMetrics() []countMetric {
 	available := func(s workload.Summary) int32 { return s.Available }
 	updated := func(s workload.Summary) int32 { return s.Updated }
 	missing := func(s workload.Summary) int32 { return max(s.Desired-s.Available, 0) }
+	unavailable := func(s workload.Summary) int32 { return s.Unavailable() }
+	ofCurrent := func(s workload.Summary) int32 { n, _ := s.CurrentRevision(); return n }
 	const (
 		wants, has   = "Pods that the manifest asks for.", "Pods that exist."
 		areReady     = "Pods that are ready."
 		areAvailable = "Pods that have been ready for minReadySeconds."
 		areUpdated   = "Pods that run the template of the manifest."
 		areMissing   = "Pods that the manifest asks for and that are not available."
+		areNot       = "Pods that are not available, of those that the manifest asks for or, if there are more, of all."
+		areCurrent   = "Pods that run the template before the one that is being updated to; without an update, of the manifest."
 	)
 	return []countMetric{
 		{workload.Deployment, "kube_deployment_spec_replicas", wants, desired},
 		{workload.Deployment, "kube_deployment_status_replicas", has, current},
 		{workload.Deployment, "kube_deployment_status_replicas_ready", areReady, ready},
 		{workload.Deployment, "kube_deployment_status_replicas_available", areAvailable, available},
-		{workload.Deployment, "kube_deployment_status_replicas_unavailable", areMissing, missing},
+		{workload.Deployment, "kube_deployment_status_replicas_unavailable", areNot, unavailable},
 		{workload.Deployment, "kube_deployment_status_replicas_updated", areUpdated, updated},
 		{workload.ReplicaSet, "kube_replicaset_spec_replicas", wants, desired},
 		{workload.ReplicaSet, "kube_replicaset_status_replicas", has, current},
@@ -57,6 +60,7 @@ func countMetrics() []countMetric {
 		{workload.StatefulSet, "kube_statefulset_status_replicas", has, current},
 		{workload.StatefulSet, "kube_statefulset_status_replicas_ready", areReady, ready},
 		{workload.StatefulSet, "kube_statefulset_status_replicas_available", areAvailable, available},
+		{workload.StatefulSet, "kube_statefulset_status_replicas_current", areCurrent, ofCurrent},
 		{workload.StatefulSet, "kube_statefulset_status_replicas_updated", areUpdated, updated},
 		{workload.DaemonSet, "kube_daemonset_status_desired_number_scheduled", wants, desired},
 		{workload.DaemonSet, "kube_daemonset_status_current_number_scheduled", has, current},
@@ -73,9 +77,9 @@ func describeWorkloads() map[string]*prometheus.Desc {
 	for _, m := range countMetrics() {
 		out[m.name] = prometheus.NewDesc(m.name, m.help, []string{"namespace", kindLabels[m.kind]}, nil)
 	}
-	out[availableMetric] = prometheus.NewDesc(availableMetric,
+	out[conditionMetric] = prometheus.NewDesc(conditionMetric,
 		"1 for the status of a Deployment's condition, 0 for the others.",
-		[]string{"namespace", "deployment", "condition", "status"}, nil)
+		[]string{"namespace", "deployment", "reason", "condition", "status"}, nil)
 	return out
 }
 
@@ -90,9 +94,12 @@ func collectWorkloads(
 		}
 	}
 	for _, w := range d.Workloads {
-		hash := w.Template.Annotations[manifest.AnnotationManifestHash]
-		updated := func(p *v1.Pod) bool { return p.Annotations[manifest.AnnotationManifestHash] == hash }
-		s := workload.Summarize(w.Object, len(w.Names()), of[w.ID], updated, time.Now())
+		seen, _ := time.Parse(time.RFC3339, w.Template.Annotations[manifest.AnnotationSeen]) // else it is not known
+		s := workload.Summarize(workload.State{
+			Object: w.Object, Desired: len(w.Names()), Pods: of[w.ID], Hash: manifest.ManifestHash(w.Template),
+			HashOf: manifest.ManifestHash, Seen: seen, Outcome: w.Outcome(d.Histories, manifest.ManifestHash),
+			Now: time.Now(),
+		})
 		gauge := func(name string, value float64, labels ...string) {
 			all := append([]string{w.Key.Namespace, w.Key.Name}, labels...)
 			out <- prometheus.MustNewConstMetric(descs[name], prometheus.GaugeValue, value, all...)
@@ -102,12 +109,11 @@ func collectWorkloads(
 				gauge(m.name, float64(m.value(s)))
 			}
 		}
-		if deployment, is := w.Object.(*appsv1.Deployment); is {
-			c := workload.Available(deployment, s)
+		for _, c := range s.Conditions {
 			for label, status := range map[string]v1.ConditionStatus{
 				"true": v1.ConditionTrue, "false": v1.ConditionFalse, "unknown": v1.ConditionUnknown,
 			} {
-				gauge(availableMetric, boolean(c.Status == status), string(c.Type), label)
+				gauge(conditionMetric, boolean(c.Status == status), c.Reason, string(c.Type), label)
 			}
 		}
 	}

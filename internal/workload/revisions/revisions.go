@@ -299,6 +299,34 @@ func (h *History) Reason() string {
 	return ""
 }
 
+// Current returns what has become of the revision that the manifest has; one without a result is being tried. h may be
+// nil; nil: nothing is recorded.
+func (h *History) Current() *Outcome {
+	switch {
+	case h == nil:
+		return nil
+	case h.RolledBack != "":
+		return h.outcome(h.RolledBack, RolledBack)
+	case h.Overdue:
+		return h.outcome(h.Tried, Failed)
+	case h.Tried != "":
+		return &Outcome{ID: h.Tried, Began: h.Began}
+	case h.Good != nil:
+		return h.outcome(h.Good.ID, Healthy)
+	}
+	return nil
+}
+
+// outcome returns the last outcome of a revision with this result; without times if it is too long ago to be recorded.
+func (h *History) outcome(id string, result Result) *Outcome {
+	for i := len(h.Past) - 1; i >= 0; i-- {
+		if o := h.Past[i]; o.ID == id && o.Result == result {
+			return &o
+		}
+	}
+	return &Outcome{ID: id, Result: result}
+}
+
 // supersede ends the trial of a revision that the manifest does not have any more.
 func (h *History) supersede(now time.Time) {
 	if h.Tried != "" && !h.Overdue {

@@ -32,7 +32,11 @@ func Job(j *batchv1.Job) field.ErrorList {
 	errs := meta(&j.ObjectMeta, apivalidation.NameIsDNSSubdomain)
 	s := &j.Spec
 	indexed := s.CompletionMode != nil && *s.CompletionMode == batchv1.IndexedCompletion
-	if indexed && s.Completions != nil && *s.Completions > 0 {
+	if len(j.Name) > validation.LabelValueMaxLength {
+		// Kubernetes adds the label job-name to the template, and then refuses that.
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name, fmt.Sprintf(
+			"is the value of a label of its pods: must be no more than %d characters", validation.LabelValueMaxLength)))
+	} else if indexed && s.Completions != nil && *s.Completions > 0 {
 		last := fmt.Sprintf("%s-%d", j.Name, *s.Completions-1)
 		for _, message := range validation.IsDNS1123Label(last) {
 			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name,
