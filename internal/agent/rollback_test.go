@@ -19,6 +19,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/fake"
+	"podrun.io/podrun/internal/status"
 )
 
 // rollbackPod is a pod that is rolled back, with an image and a value.
@@ -289,6 +290,10 @@ func TestAutoUpdateOfADeployment(t *testing.T) {
 		s.show(30*time.Second, "web-0=v:1* web-1=v:1*")
 		rt.Push("v:1", "sha256:new", fake.Script{})
 		s.show(3*time.Minute, "web-0=v:1@sha256:new* web-1=v:1@sha256:new*")
+		all, err := status.Workloads(s.o.Dirs)
+		if err != nil || len(all) != 1 || all[0].Hash != s.pods()[0].Annotations[manifest.AnnotationManifestHash] {
+			t.Errorf("the pods count as not updated: %d workloads, %v", len(all), err)
+		}
 		s.stop()
 		s.start()
 		s.show(time.Minute, "web-0=v:1@sha256:new* web-1=v:1@sha256:new*")

@@ -70,7 +70,8 @@ func (s *subject) update() map[string]string {
 	if s.made != nil {
 		w := *s.made
 		w.Template = s.updated(w.Template, digests)
-		s.made = &w
+		i := slices.Index(s.d.Workloads, s.made)
+		s.made, s.d.Workloads[i] = &w, &w // its template is what its pods are counted by
 	}
 	for _, key := range s.keys {
 		p := s.updated(s.d.Pods[key], digests)
