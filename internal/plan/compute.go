@@ -48,17 +48,17 @@ func sync(plan *Plan, r revision) {
 		return
 	}
 	_, old := r.Observed.Split(r.Pod.UID)
-	if newTerminator(plan, r.Input).pod(old, "manifest changed") {
+	if newTerminator(plan, r.Input).pod(old, "replaced by another revision") {
 		plan.wait(NotYet(r.Pod), pod.AllContainers(r.Pod)...)
 		return
 	}
 	if len(old.Sandboxes) > 0 && r.Machine.isExclusive(r.Pod) {
-		remove(plan, r.Input, old, "manifest changed") // the old sandbox has what the new one needs
+		remove(plan, r.Input, old, "replaced by another revision") // the old sandbox has what the new one needs
 		plan.wait(NotYet(r.Pod), pod.AllContainers(r.Pod)...)
 		return
 	}
 	if run(plan, r); !plan.starting() {
-		remove(plan, r.Input, old, "manifest changed")
+		remove(plan, r.Input, old, "replaced by another revision")
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/workload"
 	"podrun.io/podrun/internal/workload/cronjobs"
@@ -36,6 +37,8 @@ type Workload struct {
 	Manifest string `json:"manifest,omitempty"`
 	// Seen is when the template was first read, or when the run of a Job began, RFC 3339.
 	Seen string `json:"seen"`
+	// Since is when a document of this kind and name was first read, or when the run of a Job began, RFC 3339.
+	Since string `json:"since"`
 	// Outcome is what is recorded of the revision that the manifest has; nil: nothing.
 	Outcome *revisions.Outcome `json:"outcome,omitempty"`
 	Object  json.RawMessage    `json:"object"`
@@ -44,10 +47,23 @@ type Workload struct {
 // WorkloadsFile is the file with the workloads of what serve runs. It is output: no decision depends on it.
 type WorkloadsFile struct {
 	file sys.ChangedFile
+	// since has Workload.Since.
+	since map[workload.ID]string
 }
 
-// NewWorkloadsFile returns the file at path.
-func NewWorkloadsFile(path string) *WorkloadsFile { return &WorkloadsFile{sys.ChangedFile{Path: path}} }
+// NewWorkloadsFile returns the file at path. Ages go on from what it has.
+func NewWorkloadsFile(path string) *WorkloadsFile {
+	f := &WorkloadsFile{sys.ChangedFile{Path: path}, map[workload.ID]string{}}
+	former, _ := readWorkloads(path) // else they begin anew
+	for _, w := range former {
+		f.since[w.id()] = w.Since
+	}
+	return f
+}
+
+func (w Workload) id() workload.ID {
+	return workload.ID{Kind: w.Kind, Key: pod.Key{Namespace: w.Namespace, Name: w.Name}}
+}
 
 // Write replaces the file if its contents change.
 func (f *WorkloadsFile) Write(d manifest.Desired) error {
@@ -57,7 +73,17 @@ func (f *WorkloadsFile) Write(d manifest.Desired) error {
 		if err != nil {
 			return err
 		}
+		one.Since = one.Seen
+		if first := f.since[w.ID]; first != "" && !w.MakesJobs() {
+			one.Since = first
+		}
 		saved = append(saved, one)
+	}
+	if d.Complete { // else others may be in a manifest that has not been read yet
+		clear(f.since)
+	}
+	for _, one := range saved {
+		f.since[one.id()] = one.Since
 	}
 	text, err := json.Marshal(saved)
 	if err == nil {
@@ -172,7 +198,11 @@ func (w Workload) CronJob() *batchv1.CronJob {
 
 // Workloads returns the workloads of the serve that runs, or ran last.
 func Workloads(dirs layout.Dirs) ([]Workload, error) {
-	text, err := os.ReadFile(dirs.StatusFiles().Workloads())
+	return readWorkloads(dirs.StatusFiles().Workloads())
+}
+
+func readWorkloads(path string) ([]Workload, error) {
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

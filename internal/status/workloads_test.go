@@ -2,6 +2,7 @@ package status
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -70,4 +71,41 @@ func TestWorkloadOutcome(t *testing.T) {
 		all[1].Message != `Deployment "web" has timed out progressing: it has failed` {
 		t.Errorf("%+v", all)
 	}
+}
+
+// TestWorkloadSince: an edit does not make a workload younger, and neither does a start of podrun.
+func TestWorkloadSince(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "workloads.json")
+	w := &workload.Workload{
+		ID:     workload.ID{Kind: workload.Deployment, Key: pod.Key{Namespace: "default", Name: "web"}},
+		Object: &appsv1.Deployment{}, Template: &v1.Pod{}, Replicas: 1,
+	}
+	file := NewWorkloadsFile(path)
+	write := func(seen string, all ...*workload.Workload) {
+		t.Helper()
+		w.Template.Annotations = map[string]string{manifest.AnnotationSeen: seen}
+		if err := file.Write(manifest.Desired{Workloads: all, Complete: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	since := func(want string) {
+		t.Helper()
+		if all, err := readWorkloads(path); err != nil || len(all) != 1 || all[0].Since != want {
+			t.Errorf("%+v, %v; want %s", all, err, want)
+		}
+	}
+	write("2026-01-02T03:04:05Z", w)
+	since("2026-01-02T03:04:05Z")
+	write("2026-01-02T04:00:00Z", w)
+	since("2026-01-02T03:04:05Z")
+	file = NewWorkloadsFile(path)
+	if err := file.Write(manifest.Desired{}); err != nil { // nothing has been read yet
+		t.Fatal(err)
+	}
+	write("2026-01-02T05:00:00Z", w)
+	since("2026-01-02T03:04:05Z")
+	write("")
+	write("2026-01-02T06:00:00Z", w) // it was removed, and put back
+	since("2026-01-02T06:00:00Z")
 }

@@ -61,7 +61,7 @@ func (r *Reader) Workloads(kind workload.Kind) ([]Object, error) {
 		if err := json.Unmarshal(one.Object, o.Object); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", id, err)
 		}
-		o.Since, _ = time.Parse(time.RFC3339, one.Seen) // else its age is not known
+		o.Since, _ = time.Parse(time.RFC3339, cmp.Or(one.Since, one.Seen)) // else its age is not known
 		o.Summary = one.Summarize(o.Object, o.Pods, time.Now())
 		all = append(all, o.complete())
 	}
