@@ -73,6 +73,13 @@ func (s *sight) goesOn(t *testing.T) {
 	n.write("wrong.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: wrong}\nspec: {containers: [{name: c, imag: x}]}\n")
 	b.until("document.getElementById('problems').innerText", "wrong.yaml:4: spec.containers[0].imag: unknown field")
 	n.remove("wrong.yaml")
+	n.write("shop.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: shop}\nspec:\n  selector: {matchLabels: {a: b}}\n"+
+		"  template:\n    metadata: {labels: {a: b}}\n    spec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: '"+box+
+		"', command: [sleep, '1000']}]}\n")
+	b.until("document.getElementById('workloads').innerText", "Deployment shop\t1/1 ready")
+	n.remove("shop.yaml")
+	b.until("'[' + document.getElementById('workloads').innerText + ']'", "[]")
+	b.until("'' + document.getElementById('pods').innerText.includes('shop-0-n')", "false")
 	b.until("'[' + document.getElementById('problems').innerText + ']'", "[]")
 	b.picture("pods")
 	tree := b.tree()

@@ -20,6 +20,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"podrun.io/podrun/internal/manifest"
 )
 
 // Node provides the data of the responses.
@@ -35,6 +37,8 @@ type Node interface {
 	Running() []v1.Pod
 	// Machine returns what the pages show of the machine.
 	Machine() Machine
+	// Desired returns what manifests have.
+	Desired() manifest.Desired
 	// Problems returns why manifests cannot be used, and sources not be read; each names the file.
 	Problems() []string
 	// Summary returns the CPU and memory usage of pods and the machine; with whole also that of

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"podrun.io/podrun/internal/manifest"
 )
 
 // fakeNode is a Node with the data of the test.
@@ -24,6 +26,7 @@ type fakeNode struct {
 	pods          []v1.Pod
 	machine       Machine
 	problems      []string
+	desired       manifest.Desired
 	summary       *kubelet.Summary // nil: without usage
 	log           string           // what every container wrote; "": what was asked for
 	err           error
@@ -35,6 +38,9 @@ func (n fakeNode) Pods() ([]v1.Pod, error) { return n.pods, n.err }
 func (n fakeNode) Running() []v1.Pod       { return n.pods }
 func (n fakeNode) Machine() Machine        { return n.machine }
 func (n fakeNode) Problems() []string      { return n.problems }
+
+func (n fakeNode) Desired() manifest.Desired { return n.desired }
+
 func (n fakeNode) Summary(_ context.Context, whole bool) (*kubelet.Summary, error) {
 	if n.summary != nil {
 		return n.summary, n.err

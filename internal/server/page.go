@@ -18,6 +18,7 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"podrun.io/podrun/internal/status/overview"
 	"podrun.io/podrun/internal/status/summary"
 )
 
@@ -89,7 +90,9 @@ type row struct {
 type listData struct {
 	Node     nodeData
 	Problems []string
-	Rows     []row
+	// Workloads are those that make pods.
+	Workloads []overview.Workload
+	Rows      []row
 }
 
 // nodeData is the machine as the page shows it.
@@ -114,6 +117,10 @@ func (p page) listData() (listData, error) {
 		all = &kubelet.Summary{}
 	}
 	d := listData{Node: nodeOf(p.o.Node.Machine(), &all.Node), Rows: rows(pods, all)}
+	d.Workloads = overview.Of(p.o.Node.Desired(), pods)
+	for i, w := range d.Workloads {
+		d.Workloads[i].Reason = summary.Plain(w.Reason)
+	}
 	for _, text := range p.o.Node.Problems() {
 		d.Problems = append(d.Problems, summary.Plain(text))
 	}
@@ -272,7 +279,7 @@ func (p page) listParts() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := map[string]string{"node": "", "problems": "", "pods": ""}
+	parts := map[string]string{"node": "", "problems": "", "workloads": "", "pods": ""}
 	for id := range parts {
 		if parts[id], err = p.render(id, data); err != nil {
 			return nil, err

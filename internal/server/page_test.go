@@ -15,10 +15,16 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/jobs"
 )
 
 func sickPod(message string) v1.Pod {
@@ -52,7 +58,16 @@ func TestPageOfTheNode(t *testing.T) {
 			PodRef: kubelet.PodReference{UID: uid}, CPU: cpu, Memory: memory, Containers: []kubelet.ContainerStats{{Name: "c", CPU: cpu, Memory: memory}},
 		})
 	}
+	job := &workload.Workload{
+		ID: workload.ID{Kind: workload.Job, Key: pod.Key{Namespace: "default", Name: "prepare"}}, Object: &batchv1.Job{},
+	}
+	failed := &jobs.History{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{
+		Type: batchv1.JobFailed, Status: v1.ConditionTrue, Reason: "Bad", Message: "<b>\x1b[1m",
+	}}}}
 	node := fakeNode{
+		desired: manifest.Desired{Workloads: []*workload.Workload{job}, Histories: workload.Histories{
+			Jobs: map[workload.ID]*jobs.History{job.ID: failed},
+		}},
 		pods: []v1.Pod{p, half, whole}, summary: usage, problems: []string{"/etc/pods/<b>.yaml:6: unknown field"},
 		machine: Machine{Name: "node<1>", Version: "v1.2.3", Processors: 2, Disks: []Disk{
 			{Name: "imagefs", Capacity: 100 << 20, Free: 50 << 20}, {Name: "nodefs", Capacity: 100 << 20, Free: 5 << 20, Pressed: true},
@@ -70,6 +85,8 @@ func TestPageOfTheNode(t *testing.T) {
 		"<h2>Manifests that cannot be used</h2>", "<li>/etc/pods/&lt;b&gt;.yaml:6: unknown field</li>",
 		`<td class="number wide">120m of 500m</td><td class="number wide">30Mi of 64Mi</td>`, `<td class="number wide">120m</td><td class="number wide">30Mi</td>`,
 		`<td class="number wide">120m</td><td class="number wide">30Mi of 1Gi</td>`,
+		`<tr id="workload:Job/default/prepare" class="ill"><td class="wide">default</td><th scope="row">Job prepare` +
+			`<div class="narrow">Bad: &lt;b&gt;\x1b[1m</div></th><td class="state">Failed 0/1</td>`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s in %s", want, body)
@@ -81,14 +98,14 @@ func TestPageOfTheNode(t *testing.T) {
 	// They are parts that change on an open page.
 	w := httptest.NewRecorder()
 	handler(node).ServeHTTP(w, httptest.NewRequest("HEAD", "/live", nil))
-	for _, part := range []string{`"node":"`, `"problems":"`, `"pods":"`} {
+	for _, part := range []string{`"node":"`, `"problems":"`, `"workloads":"`, `"pods":"`} {
 		if !strings.Contains(w.Body.String(), part) {
 			t.Errorf("no %s in %s", part, w.Body)
 		}
 	}
-	node.problems = nil
-	if body = get("/"); strings.Contains(body, "cannot be used") {
-		t.Errorf("no manifest is wrong: %s", body)
+	node.problems, node.desired = nil, manifest.Desired{}
+	if body = get("/"); strings.Contains(body, "cannot be used") || strings.Contains(body, "Workload</th>") {
+		t.Errorf("no manifest is wrong, and there is no workload: %s", body)
 	}
 }
 
