@@ -22,6 +22,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/server"
+	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/volume"
 )
 
@@ -139,5 +140,5 @@ func (o Options) archives() images.Archives {
 func Diff(ctx context.Context, o Options) ([]sources.Change, manifest.Desired, error) {
 	from := o.opener()
 	from.CacheDir, from.CacheReadOnly = o.Dirs.Manifests(), true
-	return from.Diff(ctx, o.Dirs, volume.Outdated)
+	return from.Diff(ctx, o.Dirs, status.CronJobs, volume.Outdated)
 }

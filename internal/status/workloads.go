@@ -196,6 +196,18 @@ func (w Workload) CronJob() *batchv1.CronJob {
 	return c
 }
 
+// CronJobs returns the CronJobs of the serve that runs, or ran last.
+func CronJobs(dirs layout.Dirs) (map[pod.Key]*batchv1.CronJob, error) {
+	saved, err := Workloads(dirs)
+	all := map[pod.Key]*batchv1.CronJob{}
+	for _, w := range saved {
+		if c := w.CronJob(); c != nil {
+			all[w.id().Key] = c
+		}
+	}
+	return all, err
+}
+
 // Workloads returns the workloads of the serve that runs, or ran last.
 func Workloads(dirs layout.Dirs) ([]Workload, error) {
 	return readWorkloads(dirs.StatusFiles().Workloads())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent/owner"
@@ -22,6 +23,9 @@ import (
 // the given ConfigMaps and Secrets. volume.Outdated is one.
 type Outdated func(dirs layout.Dirs, p *v1.Pod, objects pod.Objects) ([]string, error)
 
+// CronJobs returns the CronJobs of the serve of these directories. status.CronJobs is one.
+type CronJobs func(dirs layout.Dirs) (map[pod.Key]*batchv1.CronJob, error)
+
 // Change is what serve would change on one pod.
 type Change = changes.Change
 
@@ -29,7 +33,7 @@ type Change = changes.Change
 // that this is based on. The checkpoints of the pods are in dirs. It needs no containerd and changes
 // nothing, whether serve runs or not.
 func (o Opener) Diff(
-	ctx context.Context, dirs layout.Dirs, outdated Outdated,
+	ctx context.Context, dirs layout.Dirs, served CronJobs, outdated Outdated,
 ) ([]Change, manifest.Desired, error) {
 	store := checkpoint.NewStore(dirs, o.Log)
 	boot, err := sys.BootID()
@@ -71,7 +75,8 @@ func (o Opener) Diff(
 		}
 		c.Refreshes(volumes)
 	}
-	return all, desired, nil
+	crons, err := served(dirs)
+	return append(all, changes.OfCronJobs(desired, crons)...), desired, err
 }
 
 // Origins returns where the manifests of pods were read, of which all are the checkpoints.

@@ -58,7 +58,7 @@ func (s Serve) Text(ctx context.Context) string {
 	}
 	names := map[changes.Action][]string{}
 	for _, c := range all {
-		if c.Action != changes.Keep {
+		if c.Action != changes.Keep && c.Kind == "" {
 			names[c.Action] = append(names[c.Action], c.Key.String())
 		}
 	}

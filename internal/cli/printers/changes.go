@@ -17,6 +17,7 @@ import (
 // changeJSON is a change in the JSON output of diff.
 type changeJSON struct {
 	Action    changes.Action `json:"action"`
+	Kind      string         `json:"kind,omitempty"`
 	Namespace string         `json:"namespace"`
 	Name      string         `json:"name"`
 	Manifest  string         `json:"manifest"`
@@ -67,6 +68,7 @@ func printChanges(out io.Writer, all []changes.Change, inJSON bool) error {
 	for _, c := range all {
 		row := changeJSON{
 			Action:    c.Action,
+			Kind:      c.Kind,
 			Namespace: c.Key.Namespace,
 			Name:      c.Key.Name,
 			Manifest:  c.Origin.Path,
@@ -112,7 +114,11 @@ func (c changeJSON) String() string {
 		changes.Keep:    "=",
 		changes.Remove:  "-",
 	}[c.Action]
-	line := fmt.Sprintf("%s %s %s/%s", sign, c.Action, c.Namespace, c.Name)
+	what := ""
+	if c.Kind != "" {
+		what = c.Kind + " "
+	}
+	line := fmt.Sprintf("%s %s %s%s/%s", sign, c.Action, what, c.Namespace, c.Name)
 	if c.Manifest != "" {
 		line += " (" + c.Manifest + ")"
 	}
@@ -137,6 +143,8 @@ func (c changeJSON) effect() string {
 		return "a new pod; all containers start anew"
 	case c.Action != changes.Update:
 		return ""
+	case c.Kind != "":
+		return "for later Jobs"
 	case len(c.Restarts) == 0:
 		return "in place"
 	case len(c.Restarts) == 1:

@@ -75,7 +75,7 @@ func deploymentOf(r *Reader, id workload.ID) (*appsv1.Deployment, []*v1.Pod, err
 
 // ObjectWait says for what WaitObjects waits.
 type ObjectWait struct {
-	// Objects are Jobs and Deployments.
+	// Objects are Jobs, CronJobs and Deployments.
 	Objects []workload.ID
 	// For is the value of --for: condition=NAME[=VALUE], create or delete.
 	For     string
@@ -87,8 +87,11 @@ func (r *Reader) WaitObjects(ctx context.Context, out io.Writer, o ObjectWait) e
 	kind, _, _ := strings.Cut(o.For, "=")
 	condition, err := ParseCondition(o.For)
 	if err != nil || kind != "condition" && kind != "create" && kind != "delete" {
-		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf(
-			"--for %q: of a job it must be condition=NAME[=VALUE], create or delete", o.For)}
+		err = fmt.Errorf("--for %q: of a job it must be condition=NAME[=VALUE], create or delete", o.For)
+		return &cli.Error{Code: cli.ExitUsage, Err: err}
+	}
+	if cron := o.Objects[0].Kind == workload.CronJob; cron && kind == "condition" {
+		return &cli.Error{Code: cli.ExitUsage, Err: errors.New("a CronJob has no conditions: wait for one of its Jobs")}
 	}
 	complete := isCondition(o.For, conditionComplete)
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimedOut)
@@ -108,7 +111,7 @@ func (r *Reader) WaitObjects(ctx context.Context, out io.Writer, o ObjectWait) e
 				unmet = append(unmet, id)
 				continue
 			}
-			fmt.Fprintf(out, "%s/%s condition met\n", printed[id.Kind], id.Key.Name)
+			fmt.Fprintf(out, "%s/%s condition met\n", Resource(id.Kind), id.Key.Name)
 		}
 		pending = unmet
 		return len(pending) == 0, nil
@@ -123,13 +126,10 @@ func (r *Reader) WaitObjects(ctx context.Context, out io.Writer, o ObjectWait) e
 	return err
 }
 
-// printed are the kinds as kubectl prints them before a name.
-var printed = map[workload.Kind]string{workload.Job: "job.batch", workload.Deployment: "deployment.apps"}
-
 // dirOf returns the directory that changes with the status of the objects: that of Jobs is saved with their manifests,
 // that of others follows from their pods.
 func (r *Reader) dirOf(objects []workload.ID) string {
-	if slices.ContainsFunc(objects, func(id workload.ID) bool { return id.Kind != workload.Job }) {
+	if slices.ContainsFunc(objects, func(id workload.ID) bool { return id.Kind == workload.Deployment }) {
 		return r.Dirs.StatusFiles().Dir()
 	}
 	return r.Dirs.Run
@@ -155,12 +155,14 @@ func (r *Reader) conditionsOf(id workload.ID) (*v1.Pod, error) {
 		p.Annotations = map[string]string{manifest.AnnotationRolledBack: back}
 		return p, nil
 	}
-	job, err := r.Job(id.Key.Namespace, id.Key.Name)
-	if job == nil || err != nil {
+	saved, err := r.saved(id)
+	if saved == nil || err != nil {
 		return nil, err
 	}
-	for _, c := range job.Status.Conditions {
-		add(string(c.Type), c.Status)
+	if job := saved.Job(); job != nil { // a CronJob has no conditions
+		for _, c := range job.Status.Conditions {
+			add(string(c.Type), c.Status)
+		}
 	}
 	return p, nil
 }

@@ -104,7 +104,7 @@ func isCondition(value, name string) bool {
 
 // itself reports that an object of a kind has the condition itself; else its pods have it.
 func (w *Wait) itself(kind workload.Kind) bool {
-	return kind == workload.Job || kind == workload.Deployment &&
+	return kind == workload.Job || kind == workload.CronJob || kind == workload.Deployment &&
 		(isCondition(w.For, "Available") || isCondition(w.For, "Progressing") || isCondition(w.For, conditionComplete))
 }
 

@@ -31,10 +31,12 @@ const (
 	Remove Action = "remove"
 )
 
-// Change is the effect of a desired state on one pod.
+// Change is the effect of a desired state on one pod, or on a CronJob.
 type Change struct {
 	Action Action
-	Key    pod.Key
+	// Kind is CronJob, or "" for a pod.
+	Kind string
+	Key  pod.Key
 	// Origin is the origin of the desired pod; if the pod is not desired, the origin of the running
 	// one.
 	Origin manifest.Origin
@@ -93,9 +95,11 @@ func change(d manifest.Desired, key pod.Key, there *v1.Pod) Change {
 	return c
 }
 
-// OfDesired returns those of the changes that are of pods, or of runs of Jobs, which d names.
+// OfDesired returns those of the changes that are of pods, of runs of Jobs, or of CronJobs, which d names.
 func OfDesired(all []Change, d manifest.Desired) []Change {
-	return slices.DeleteFunc(slices.Clone(all), func(c Change) bool { return d.Pods[c.Key] == nil && !c.NewRun })
+	return slices.DeleteFunc(slices.Clone(all), func(c Change) bool {
+		return d.Pods[c.Key] == nil && !c.NewRun && (c.Kind == "" || c.Action == Remove)
+	})
 }
 
 // whyKept returns the reason why a pod that is not in d.Pods is not removed.
@@ -165,7 +169,7 @@ func editsOfReplace(a, b *v1.Pod) (from, to *v1.Pod) {
 const maxEdits = 8
 
 // setEdits sets the edits to the first fields in which a and b differ.
-func (c *Change) setEdits(a, b *v1.Pod) {
+func (c *Change) setEdits(a, b any) {
 	c.Edits = edits.Of(a, b)
 	if more := len(c.Edits) - maxEdits; more > 0 {
 		c.Edits, c.More = c.Edits[:maxEdits], more

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
@@ -61,5 +62,44 @@ func TestEditOfJob(t *testing.T) {
 	}
 	if left := OfDesired(all, after); !slices.EqualFunc(left, all, func(a, b Change) bool { return a.Key == b.Key }) {
 		t.Errorf("%+v", left)
+	}
+}
+
+// TestEditOfCronJob: an edit of a CronJob changes no pod, and is said nevertheless.
+func TestEditOfCronJob(t *testing.T) {
+	t.Parallel()
+	const text = "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: NAME}\nspec:\n  schedule: '*/5 * * * *'\n  jobTemplate: {spec: " +
+		"{template: {spec: {restartPolicy: Never, containers: [{name: c, image: 'i:1'}]}}}}\n"
+	load := func(texts ...string) manifest.Desired {
+		loaded, err := manifest.Load([]byte(strings.Join(texts, "---\n")), manifest.LoadOptions{
+			Origin: manifest.Origin{Source: manifest.SourceFile, Path: "/m/cron"}, NodeName: "n",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return manifest.Desired{Complete: true, Workloads: loaded.Workloads}
+	}
+	a, b := strings.Replace(text, "NAME", "a", 1), strings.Replace(text, "NAME", "b", 1)
+	there := map[pod.Key]*batchv1.CronJob{}
+	for _, w := range load(a, b).Workloads {
+		there[w.Key] = w.Object.(*batchv1.CronJob)
+	}
+	if all := OfCronJobs(load(a, b), there); len(all) != 0 {
+		t.Errorf("the same: %+v", all)
+	}
+	after := load(strings.NewReplacer("*/5", "*/7", "i:1", "i:2").Replace(a), strings.Replace(text, "NAME", "c", 1))
+	all := OfCronJobs(after, there)
+	if len(all) != 3 || all[0].Action != Update || all[1].Action != Create || all[2].Action != Remove || all[2].Key.Name != "b" {
+		t.Fatalf("%+v", all)
+	}
+	if got := fields(all[0]); got != "jobTemplate.spec.template.spec.containers[0].image,schedule" {
+		t.Errorf("edits %q", got)
+	}
+	if named := OfDesired(all, after); len(named) != 2 {
+		t.Errorf("of the manifests: %+v", named)
+	}
+	after.Problems = []manifest.Problem{{}}
+	if all := OfCronJobs(after, there); len(all) != 2 {
+		t.Errorf("with a manifest that cannot be read: %+v", all)
 	}
 }
