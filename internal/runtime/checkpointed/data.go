@@ -100,7 +100,7 @@ func (r data) Interrupt(uid pod.UID) error {
 func (r data) Interrupted(uid pod.UID) (bool, error) {
 	c, err := r.o.Store.Get(uid)
 	if err != nil {
-		return false, ignoreMissing(err)
+		return false, r.o.Store.Withheld(uid) // a checkpoint that is damaged says nothing, and is replaced
 	}
 	return c.Interrupted, nil
 }
