@@ -6,19 +6,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/cli/flags"
-	"podrun.io/podrun/internal/cli/query"
+	"podrun.io/podrun/internal/cli/wait"
 )
 
 func waitCommand(a *app) *cobra.Command {
 	var f flags.Pods
-	var w query.Wait
+	var w wait.Wait
 	c := &cobra.Command{
 		Use:     "wait POD… | job/NAME… | -l SELECTOR | --all | -f FILE --for=CONDITION",
 		Short:   "Wait until pods are ready, done or removed",
-		Long:    query.WaitHelp,
-		Example: query.WaitExample,
+		Long:    wait.Help,
+		Example: wait.Example,
 		RunE: func(c *cobra.Command, args []string) error {
-			names, err := w.Parse(a.pods(), f.Namespace, args, f.Selector != "" || len(f.Files) > 0)
+			w.Reader, w.Serve = a.pods(), a.pending()
+			names, err := w.Parse(f.Namespace, args, f.Selector != "" || len(f.Files) > 0)
 			if err != nil {
 				return usage(c, err)
 			}
@@ -26,8 +27,7 @@ func waitCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w.Check = a.pending().CheckAwaited
-			return w.Run(c.Context(), a.pods(), a.Out, selection, names)
+			return w.Run(c.Context(), a.Out, selection, names)
 		},
 	}
 	c.Flags().StringVar(&w.For, "for", "",

@@ -98,6 +98,7 @@ var rooms = map[string]room{
 	"internal/cli/flags":                   {imports: "agent agent/connection agent/node agent/shutdown agent/sources cgroup containerlog gc checkpoint/layout manifest/support manifest/podsecurity manifest/validate oci pod server sys/excerpt sys/fileerror"},
 	"internal/cli/request":                 {imports: "cli cli/query status/summary pod status workload workload/cronjobs workload/revisions"},
 	"internal/cli/pending":                 {imports: "agent agent/owner cli cli/flags cli/printers cli/query manifest manifest/changes pod"},
+	"internal/cli/wait":                    {imports: "cli cli/pending cli/printers cli/query manifest pod status status/summary workload workload/jobs workload/revisions"},
 	"internal/cli/portforward":             {imports: "checkpoint checkpoint/layout cli/query network pod sandbox"},
 	"internal/cli/plugins":                 {imports: "checkpoint checkpoint/layout device device/plugins volume/csi"},
 	"internal/cli/list":                    {imports: "agent/problems checkpoint/layout cli cli/flags cli/plugins cli/printers cli/query manifest manifest/minimal pod status volume workload workload/cronjobs workload/jobs"},

@@ -47,6 +47,12 @@ func (s Serve) diff(ctx context.Context) (all []changes.Change, desired manifest
 	return all, desired, ok && err == nil
 }
 
+// Desired returns what the manifests have now, and whether that is known.
+func (s Serve) Desired(ctx context.Context) (manifest.Desired, bool) {
+	_, desired, ok := s.diff(ctx)
+	return desired, ok
+}
+
 // maxNamed is the maximum number of pods that Text names for each action.
 const maxNamed = 3
 

@@ -57,13 +57,11 @@ func (r *Reader) Workloads(kind workload.Kind) ([]Object, error) {
 		if one.Kind != kind {
 			continue
 		}
-		o := Object{ID: id, Object: newObject(kind), Pods: PodsOf(pods, id), Manifest: one.Manifest}
-		if err := json.Unmarshal(one.Object, o.Object); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", id, err)
+		o, err := savedObject(one, id, pods)
+		if err != nil {
+			return nil, err
 		}
-		o.Since, _ = time.Parse(time.RFC3339, cmp.Or(one.Since, one.Seen)) // else its age is not known
-		o.Summary = one.Summarize(o.Object, o.Pods, time.Now())
-		all = append(all, o.complete())
+		all = append(all, o)
 	}
 	for _, p := range pods {
 		id, ok := workload.Of(p)
@@ -71,15 +69,49 @@ func (r *Reader) Workloads(kind workload.Kind) ([]Object, error) {
 			continue
 		}
 		has[id] = true
-		o := Object{ID: id, Object: newObject(kind), Pods: PodsOf(pods, id), Since: p.CreationTimestamp.Time}
-		left := status.Workload{Pods: make([]string, len(o.Pods)), Hash: manifest.ManifestHash(p)}
-		o.Summary = left.Summarize(o.Object, o.Pods, time.Now())
-		all = append(all, o.complete())
+		all = append(all, objectOfPods(id, PodsOf(pods, id)))
 	}
 	slices.SortFunc(all, func(a, b Object) int {
 		return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Kind, b.Kind))
 	})
 	return all, nil
+}
+
+// Object returns a workload, as Workloads does; nil if there is none. pods are all that there are.
+func (r *Reader) Object(id workload.ID, pods []*v1.Pod) (*Object, error) {
+	saved, err := r.Saved(id)
+	if err != nil {
+		return nil, err
+	}
+	if saved != nil {
+		o, err := savedObject(*saved, id, pods)
+		return &o, err
+	}
+	left := PodsOf(pods, id)
+	if len(left) == 0 {
+		return nil, nil
+	}
+	o := objectOfPods(id, left)
+	return &o, nil
+}
+
+// savedObject returns a workload that serve has saved. pods are all that there are.
+func savedObject(saved status.Workload, id workload.ID, pods []*v1.Pod) (Object, error) {
+	o := Object{ID: id, Object: newObject(id.Kind), Pods: PodsOf(pods, id), Manifest: saved.Manifest}
+	if err := json.Unmarshal(saved.Object, o.Object); err != nil {
+		return Object{}, fmt.Errorf("reading %s: %w", id, err)
+	}
+	o.Since, _ = time.Parse(time.RFC3339, cmp.Or(saved.Since, saved.Seen)) // else its age is not known
+	o.Summary = saved.Summarize(o.Object, o.Pods, time.Now())
+	return o.complete(), nil
+}
+
+// objectOfPods returns a workload of which only pods are left.
+func objectOfPods(id workload.ID, pods []*v1.Pod) Object {
+	o := Object{ID: id, Object: newObject(id.Kind), Pods: pods, Since: pods[0].CreationTimestamp.Time}
+	left := status.Workload{Pods: make([]string, len(pods)), Hash: manifest.ManifestHash(pods[0])}
+	o.Summary = left.Summarize(o.Object, pods, time.Now())
+	return o.complete()
 }
 
 // Objects returns the workloads of a kind that manifests of the selection have and those with the names, and an error

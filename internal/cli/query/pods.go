@@ -72,7 +72,7 @@ func (r *Reader) Select(f Selection, names []string) ([]*v1.Pod, error) {
 		return nil, err
 	}
 	keys := slices.Clone(f.Manifests)
-	if names, err = r.expand(f.Namespace, names); err != nil {
+	if names, err = r.Expand(f.Namespace, names); err != nil {
 		return nil, err
 	}
 	for _, name := range names {

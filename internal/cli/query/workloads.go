@@ -195,8 +195,8 @@ func (r *Reader) AnyNamed(namespace, name string) (*v1.Pod, error) {
 	return all[0], nil
 }
 
-// saved returns a workload of the serve that runs, or ran last; nil if it has none of that name.
-func (r *Reader) saved(id workload.ID) (*status.Workload, error) {
+// Saved returns a workload of the serve that runs, or ran last; nil if it has none of that name.
+func (r *Reader) Saved(id workload.ID) (*status.Workload, error) {
 	all, err := status.Workloads(r.Dirs)
 	if err != nil {
 		return nil, err
@@ -231,9 +231,9 @@ func onePod(pods []*v1.Pod, namespace, name string) error {
 	return err
 }
 
-// expand returns names with the full names of its pods in place of each workload. Of a workload that serve
+// Expand returns names with the full names of its pods in place of each workload. Of a workload that serve
 // has, they need not exist.
-func (r *Reader) expand(namespace string, names []string) ([]string, error) {
+func (r *Reader) Expand(namespace string, names []string) ([]string, error) {
 	var all []string
 	for _, name := range names {
 		id, ok := WorkloadName(namespace, name)
@@ -244,7 +244,7 @@ func (r *Reader) expand(namespace string, names []string) ([]string, error) {
 			all = append(all, name)
 			continue
 		}
-		saved, err := r.saved(id)
+		saved, err := r.Saved(id)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package query
+package wait
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"podrun.io/podrun/internal/cli/printers"
 )
 
-// Condition reports whether a pod is in the state to wait for. p is nil if the pod does not exist.
-type Condition func(p *v1.Pod) bool
+// condition reports whether a pod is in the state to wait for. p is nil if the pod does not exist.
+type condition func(p *v1.Pod) bool
 
-// ParseCondition parses the value of --for of podrun wait.
-func ParseCondition(text string) (Condition, error) {
+// parseCondition parses the value of --for of podrun wait.
+func parseCondition(text string) (condition, error) {
 	kind, rest, _ := strings.Cut(text, "=")
 	switch {
 	case text == "delete":
@@ -28,7 +28,8 @@ func ParseCondition(text string) (Condition, error) {
 		}
 		return nil, fmt.Errorf("--for %q: a phase is Pending, Running, Succeeded or Failed", text)
 	case kind == "jsonpath" && strings.HasPrefix(rest, "{"):
-		return parseField(rest)
+		f, err := parseField(rest)
+		return func(p *v1.Pod) bool { return p != nil && f(p) }, err
 	case kind == "condition" && rest != "":
 		name, value, hasValue := strings.Cut(rest, "=")
 		if !hasValue {
@@ -40,24 +41,21 @@ func ParseCondition(text string) (Condition, error) {
 		"--for %q: must be condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE], create or delete", text)
 }
 
-// parseField parses {PATH} or {PATH}=VALUE.
-func parseField(text string) (Condition, error) {
+// parseField parses {PATH} or {PATH}=VALUE. The result reports whether an object has such a field.
+func parseField(text string) (func(any) bool, error) {
 	end := strings.LastIndex(text, "}") + 1
 	value, hasValue := strings.CutPrefix(text[end:], "=")
 	path, err := printers.ParseJSONPath(text[:end])
 	if err != nil || !hasValue && text[end:] != "" {
 		return nil, fmt.Errorf("--for jsonpath=%s: must be {PATH} or {PATH}=VALUE", text)
 	}
-	return func(p *v1.Pod) bool {
-		if p == nil {
-			return false
-		}
-		got, err := path(p)
+	return func(o any) bool {
+		got, err := path(o)
 		return err == nil && (hasValue && string(got) == value || !hasValue && len(got) > 0)
 	}, nil
 }
 
-// hasCondition reports whether a condition of p has a value. It ignores case, as kubectl does.
+// hascondition reports whether a condition of p has a value. It ignores case, as kubectl does.
 func hasCondition(p *v1.Pod, name, value string) bool {
 	for _, c := range p.Status.Conditions {
 		if strings.EqualFold(string(c.Type), name) {
