@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/agenterror"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/printers"
 )
@@ -43,7 +43,7 @@ func diffCommand(a *app) *cobra.Command {
 			o.Log = slog.New(slog.DiscardHandler) // problems are in the result
 			all, desired, err := agent.Diff(c.Context(), o)
 			switch {
-			case errors.Is(err, sources.ErrUsage):
+			case agenterror.IsUsage(err):
 				return usage(c, err)
 			case err != nil && c.Context().Err() == nil:
 				return &cli.Error{Code: cli.ExitUsage, Err: err}

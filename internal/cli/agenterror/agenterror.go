@@ -17,6 +17,9 @@ import (
 	"podrun.io/podrun/internal/reconcile"
 )
 
+// IsUsage reports that the options are wrong.
+func IsUsage(err error) bool { return errors.Is(err, sources.ErrUsage) }
+
 // Explain gives an error of the agent its exit code and hint. command is the command line that
 // failed, such as podrun once. An error that has nothing to add is returned unchanged.
 func Explain(ctx context.Context, command string, err error) error {
@@ -25,7 +28,7 @@ func Explain(ctx context.Context, command string, err error) error {
 	var owned *owner.OwnedError
 	var locked *reconcile.LockError
 	switch {
-	case errors.Is(err, sources.ErrUsage):
+	case IsUsage(err):
 		return cli.UsageError(command, err)
 	case errors.Is(err, sources.ErrCronJob):
 		return &cli.Error{
