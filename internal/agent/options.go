@@ -140,5 +140,5 @@ func (o Options) archives() images.Archives {
 func Diff(ctx context.Context, o Options) ([]sources.Change, manifest.Desired, error) {
 	from := o.opener()
 	from.CacheDir, from.CacheReadOnly = o.Dirs.Manifests(), true
-	return from.Diff(ctx, o.Dirs, status.CronJobs, volume.Outdated)
+	return from.Diff(ctx, o.Dirs, status.Documents, volume.Outdated)
 }

@@ -196,14 +196,12 @@ func (w Workload) CronJob() *batchv1.CronJob {
 	return c
 }
 
-// CronJobs returns the CronJobs of the serve that runs, or ran last.
-func CronJobs(dirs layout.Dirs) (map[pod.Key]*batchv1.CronJob, error) {
+// Documents returns the documents of the workloads of the serve that runs, or ran last.
+func Documents(dirs layout.Dirs) (map[workload.ID]json.RawMessage, error) {
 	saved, err := Workloads(dirs)
-	all := map[pod.Key]*batchv1.CronJob{}
+	all := map[workload.ID]json.RawMessage{}
 	for _, w := range saved {
-		if c := w.CronJob(); c != nil {
-			all[w.id().Key] = c
-		}
+		all[w.id()] = w.Object
 	}
 	return all, err
 }

@@ -10,6 +10,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -345,6 +346,11 @@ func (w *Workload) index(key pod.Key) (int, bool) {
 	text, ok := strings.CutPrefix(strings.TrimSuffix(key.Name, w.Suffix), w.Key.Name+"-")
 	index, err := strconv.Atoi(text)
 	return index, ok && err == nil && index >= 0
+}
+
+// Compare orders workloads by namespace, name and kind.
+func (id ID) Compare(other ID) int {
+	return cmp.Or(id.Key.Compare(other.Key), cmp.Compare(id.Kind, other.Kind))
 }
 
 // String returns the value of Annotation.

@@ -2,10 +2,10 @@ package sources
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent/owner"
@@ -17,14 +17,15 @@ import (
 	"podrun.io/podrun/internal/manifest/mux"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/workload"
 )
 
 // Outdated returns the names of the volumes of a pod that runs whose files are not what they are with
 // the given ConfigMaps and Secrets. volume.Outdated is one.
 type Outdated func(dirs layout.Dirs, p *v1.Pod, objects pod.Objects) ([]string, error)
 
-// CronJobs returns the CronJobs of the serve of these directories. status.CronJobs is one.
-type CronJobs func(dirs layout.Dirs) (map[pod.Key]*batchv1.CronJob, error)
+// Served returns the documents of the workloads of the serve of these directories. status.Documents is one.
+type Served func(dirs layout.Dirs) (map[workload.ID]json.RawMessage, error)
 
 // Change is what serve would change on one pod.
 type Change = changes.Change
@@ -33,7 +34,7 @@ type Change = changes.Change
 // that this is based on. The checkpoints of the pods are in dirs. It needs no containerd and changes
 // nothing, whether serve runs or not.
 func (o Opener) Diff(
-	ctx context.Context, dirs layout.Dirs, served CronJobs, outdated Outdated,
+	ctx context.Context, dirs layout.Dirs, served Served, outdated Outdated,
 ) ([]Change, manifest.Desired, error) {
 	store := checkpoint.NewStore(dirs, o.Log)
 	boot, err := sys.BootID()
@@ -75,8 +76,8 @@ func (o Opener) Diff(
 		}
 		c.Refreshes(volumes)
 	}
-	crons, err := served(dirs)
-	return append(all, changes.OfCronJobs(desired, crons)...), desired, err
+	documents, err := served(dirs)
+	return append(all, changes.OfWorkloads(desired, documents)...), desired, err
 }
 
 // Origins returns where the manifests of pods were read, of which all are the checkpoints.

@@ -143,8 +143,10 @@ func (c changeJSON) effect() string {
 		return "a new pod; all containers start anew"
 	case c.Action != changes.Update:
 		return ""
-	case c.Kind != "":
+	case c.Kind == "CronJob":
 		return "for later Jobs"
+	case c.Kind != "":
+		return "of its own"
 	case len(c.Restarts) == 0:
 		return "in place"
 	case len(c.Restarts) == 1:

@@ -31,10 +31,10 @@ const (
 	Remove Action = "remove"
 )
 
-// Change is the effect of a desired state on one pod, or on a CronJob.
+// Change is the effect of a desired state on one pod, or on a workload beside its pods.
 type Change struct {
 	Action Action
-	// Kind is CronJob, or "" for a pod.
+	// Kind is that of the workload, such as CronJob; "" for a pod.
 	Kind string
 	Key  pod.Key
 	// Origin is the origin of the desired pod; if the pod is not desired, the origin of the running
@@ -95,7 +95,7 @@ func change(d manifest.Desired, key pod.Key, there *v1.Pod) Change {
 	return c
 }
 
-// OfDesired returns those of the changes that are of pods, of runs of Jobs, or of CronJobs, which d names.
+// OfDesired returns those of the changes that are of pods, of runs of Jobs, or of workloads, which d names.
 func OfDesired(all []Change, d manifest.Desired) []Change {
 	return slices.DeleteFunc(slices.Clone(all), func(c Change) bool {
 		return d.Pods[c.Key] == nil && !c.NewRun && (c.Kind == "" || c.Action == Remove)

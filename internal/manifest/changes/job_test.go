@@ -1,12 +1,12 @@
 package changes
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
@@ -65,11 +65,13 @@ func TestEditOfJob(t *testing.T) {
 	}
 }
 
-// TestEditOfCronJob: an edit of a CronJob changes no pod, and is said nevertheless.
-func TestEditOfCronJob(t *testing.T) {
+// TestEditOfWorkloads: an edit of a workload that changes no pod is said nevertheless.
+func TestEditOfWorkloads(t *testing.T) {
 	t.Parallel()
 	const text = "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: NAME}\nspec:\n  schedule: '*/5 * * * *'\n  jobTemplate: {spec: " +
 		"{template: {spec: {restartPolicy: Never, containers: [{name: c, image: 'i:1'}]}}}}\n"
+	const web = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  minReadySeconds: 1\n  selector: {matchLabels: {a: b}}\n" +
+		"  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'i:1'}]}}\n"
 	load := func(texts ...string) manifest.Desired {
 		loaded, err := manifest.Load([]byte(strings.Join(texts, "---\n")), manifest.LoadOptions{
 			Origin: manifest.Origin{Source: manifest.SourceFile, Path: "/m/cron"}, NodeName: "n",
@@ -80,26 +82,34 @@ func TestEditOfCronJob(t *testing.T) {
 		return manifest.Desired{Complete: true, Workloads: loaded.Workloads}
 	}
 	a, b := strings.Replace(text, "NAME", "a", 1), strings.Replace(text, "NAME", "b", 1)
-	there := map[pod.Key]*batchv1.CronJob{}
-	for _, w := range load(a, b).Workloads {
-		there[w.Key] = w.Object.(*batchv1.CronJob)
+	there := map[workload.ID]json.RawMessage{}
+	for _, w := range load(a, b, web).Workloads {
+		document, err := json.Marshal(w.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there[w.ID] = document
 	}
-	if all := OfCronJobs(load(a, b), there); len(all) != 0 {
+	if all := OfWorkloads(load(a, b, web), there); len(all) != 0 {
 		t.Errorf("the same: %+v", all)
 	}
-	after := load(strings.NewReplacer("*/5", "*/7", "i:1", "i:2").Replace(a), strings.Replace(text, "NAME", "c", 1))
-	all := OfCronJobs(after, there)
-	if len(all) != 3 || all[0].Action != Update || all[1].Action != Create || all[2].Action != Remove || all[2].Key.Name != "b" {
-		t.Fatalf("%+v", all)
+	after := load(strings.NewReplacer("*/5", "*/7", "i:1", "i:2").Replace(a), strings.Replace(text, "NAME", "c", 1),
+		strings.NewReplacer("minReadySeconds: 1", "minReadySeconds: 30", "i:1", "i:2").Replace(web))
+	all := OfWorkloads(after, there)
+	var got []string
+	for _, c := range all {
+		got = append(got, string(c.Action)+" "+c.Kind+" "+c.Key.Name+" "+fields(c))
 	}
-	if got := fields(all[0]); got != "jobTemplate.spec.template.spec.containers[0].image,schedule" {
-		t.Errorf("edits %q", got)
+	want := "update CronJob a spec.jobTemplate.spec.template.spec.containers[0].image,spec.schedule; create CronJob c ; " +
+		"update Deployment web spec.minReadySeconds; remove CronJob b "
+	if text := strings.Join(got, "; "); text != want {
+		t.Errorf("%s\nwant %s", text, want)
 	}
-	if named := OfDesired(all, after); len(named) != 2 {
+	if named := OfDesired(all, after); len(named) != 3 {
 		t.Errorf("of the manifests: %+v", named)
 	}
 	after.Problems = []manifest.Problem{{}}
-	if all := OfCronJobs(after, there); len(all) != 2 {
+	if all := OfWorkloads(after, there); len(all) != 3 {
 		t.Errorf("with a manifest that cannot be read: %+v", all)
 	}
 }
