@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -90,4 +91,53 @@ func TestWorkloads(t *testing.T) {
 	}
 	n.remove("all.yaml")
 	n.ok("wait", "db-0", "agent", "--for=delete", "--timeout=60s")
+}
+
+// TestWaitAfterAnEdit: wait does not answer by what was before an edit, however soon it is asked, and fails if the edit
+// cannot be used.
+func TestWaitAfterAnEdit(t *testing.T) {
+	n := newNode(t)
+	text := func(version int, more string) string {
+		return fmt.Sprintf(`apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 2
+  serviceName: db%s
+  selector: {matchLabels: {a: b}}
+  updateStrategy: {type: RollingUpdate}
+  template:
+    metadata: {labels: {a: b}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - name: c
+        image: %q
+        command: [sh, -c, "echo version %d; touch /ready; exec sleep 1000"]
+        readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1}
+`, more, box, version)
+	}
+	n.write("db.yaml", text(0, ""))
+	n.serve()
+	n.awaitPod("db-1-n", "to be ready", isReady)
+	for version := 1; version <= 4; version++ {
+		n.write("db.yaml", text(version, ""))
+		condition := "Complete"
+		if version%2 == 0 {
+			condition = "Ready"
+		}
+		n.ok("wait", "sts/db", "--for=condition="+condition, "--timeout=60s")
+		for _, pod := range []string{"db-0", "db-1"} {
+			if got, want := n.ok("logs", pod), fmt.Sprintf("version %d\n", version); got != want {
+				t.Errorf("%s says %q after the wait for %s, want %q", pod, got, condition, want)
+			}
+		}
+	}
+	n.write("db.yaml", text(5, "\n  replica: 3"))
+	for _, what := range []string{"sts/db", "db-0"} {
+		r := n.run("wait", what, "--for=condition=Ready", "--timeout=60s")
+		if r.code != 1 || !strings.Contains(r.stderr, "cannot be used") || !strings.Contains(r.stderr, "spec.replica: unknown field") {
+			t.Errorf("%s: %v", what, r)
+		}
+	}
 }
