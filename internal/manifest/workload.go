@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -198,6 +199,15 @@ func (s Sources) expand(d *Desired, pods map[pod.Key][]definition) []definition 
 		made = append(made, definition{Identified(instance), waiting[slices.Index(used, cmp.Or(w.Owner, w))]})
 	}
 	return made
+}
+
+// Summarize counts the pods of a workload of d.
+func (d Desired) Summarize(w *workload.Workload, pods []*v1.Pod, now time.Time) workload.Summary {
+	seen, _ := time.Parse(time.RFC3339, w.Template.Annotations[AnnotationSeen]) // else it is not known
+	return workload.Summarize(workload.State{
+		Object: w.Object, Desired: len(w.Names()), Pods: pods, Hash: ManifestHash(w.Template), HashOf: ManifestHash,
+		Seen: seen, Outcome: w.Outcome(d.Histories, ManifestHash), Now: now,
+	})
 }
 
 // Identified returns the pod of a workload with its UID.

@@ -94,12 +94,7 @@ func collectWorkloads(
 		}
 	}
 	for _, w := range d.Workloads {
-		seen, _ := time.Parse(time.RFC3339, w.Template.Annotations[manifest.AnnotationSeen]) // else it is not known
-		s := workload.Summarize(workload.State{
-			Object: w.Object, Desired: len(w.Names()), Pods: of[w.ID], Hash: manifest.ManifestHash(w.Template),
-			HashOf: manifest.ManifestHash, Seen: seen, Outcome: w.Outcome(d.Histories, manifest.ManifestHash),
-			Now: time.Now(),
-		})
+		s := d.Summarize(w, of[w.ID], time.Now())
 		gauge := func(name string, value float64, labels ...string) {
 			all := append([]string{w.Key.Namespace, w.Key.Name}, labels...)
 			out <- prometheus.MustNewConstMetric(descs[name], prometheus.GaugeValue, value, all...)

@@ -60,12 +60,7 @@ func Of(d manifest.Desired, pods []v1.Pod) []Workload {
 
 // showPods shows a workload whose pods run on.
 func showPods(one *Workload, w *workload.Workload, d manifest.Desired, pods []*v1.Pod) {
-	seen, _ := time.Parse(time.RFC3339, w.Template.Annotations[manifest.AnnotationSeen]) // else it is not known
-	s := workload.Summarize(workload.State{
-		Object: w.Object, Desired: len(w.Names()), Pods: pods, Hash: manifest.ManifestHash(w.Template),
-		HashOf: manifest.ManifestHash, Seen: seen, Outcome: w.Outcome(d.Histories, manifest.ManifestHash),
-		Now: time.Now(),
-	})
+	s := d.Summarize(w, pods, time.Now())
 	one.State = fmt.Sprintf("%d/%d ready", s.Ready, s.Desired)
 	one.Well = s.Available >= s.Desired
 	if s.Updated < s.Current {
