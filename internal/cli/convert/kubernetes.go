@@ -215,8 +215,6 @@ func (c *converter) dropSpec(name, field string, value any) {
 			return
 		}
 		why = fmt.Sprintf("%v: one pod is made; copy it under other names for more", value)
-	case "strategy", "updateStrategy":
-		why = "an edit of the manifest replaces the pod"
 	}
 	c.drop(name, field, why)
 }

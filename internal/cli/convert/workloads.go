@@ -132,11 +132,18 @@ func (c *converter) dropRefused(name, kind, path string, spec map[string]any) {
 			delete(spec, field)
 		}
 	}
-	for _, field := range []string{"strategy", "updateStrategy"} {
-		if of := text(at(spec, field), "type"); of == "" || of == "Recreate" {
-			continue
+	if text(at(spec, "updateStrategy"), "type") == "OnDelete" {
+		drop("updateStrategy", "OnDelete has no effect: an edit replaces the pods one after the other")
+	}
+	// That an API server has written the default, 0, says nothing about what the author wanted.
+	if rolling := at(spec, "updateStrategy", "rollingUpdate"); kind == "StatefulSet" && rolling["partition"] != nil {
+		if partition := fmt.Sprint(rolling["partition"]); partition != "0" {
+			c.drop(name, path+"updateStrategy.rollingUpdate.partition", "all pods get the template")
 		}
-		drop(field, "an edit of the manifest replaces the pods, all at once")
+		delete(rolling, "partition")
+		if len(rolling) == 0 {
+			delete(at(spec, "updateStrategy"), "rollingUpdate")
+		}
 	}
 	if paused, _ := spec["paused"].(bool); paused {
 		drop("paused", "podrun applies each edit")
@@ -165,4 +172,5 @@ func (c *converter) dropRefused(name, kind, path string, spec map[string]any) {
 		delete(spec, "managedBy")
 	}
 	drop("managedBy", "podrun alone runs Jobs here")
+	drop("scheduling", "there is no scheduler that would place pods together")
 }
