@@ -39,7 +39,7 @@ func argCount(minArgs, maxArgs int) cobra.PositionalArgs {
 		case len(args) <= maxArgs:
 			return nil
 		case c.HasSubCommands():
-			return unknownCommand(c, args[maxArgs])
+			return unknownCommand(c, args[maxArgs:])
 		case maxArgs == 0:
 			return usage(c, fmt.Errorf("unexpected argument %q: %s takes none", args[0], c.CommandPath()))
 		default:
@@ -48,19 +48,19 @@ func argCount(minArgs, maxArgs int) cobra.PositionalArgs {
 	}
 }
 
-// unknownCommand returns the error that c has no command name, with what podrun has in its place.
-func unknownCommand(c *cobra.Command, name string) error {
-	err := fmt.Errorf("unknown command %q for %q", name, c.CommandPath())
-	if text := cli.InsteadOf(name); text != "" && !c.HasParent() {
+// unknownCommand returns the error that c has no command args[0], with what podrun has in its place.
+func unknownCommand(c *cobra.Command, args []string) error {
+	err := fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
+	if text := cli.InsteadOf(args[0], args[1:]...); text != "" && !c.HasParent() {
 		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: text}
 	}
-	return usage(c, fmt.Errorf("%w%s", err, similar(c, name)))
+	return usage(c, fmt.Errorf("%w%s", err, similar(c, args[0])))
 }
 
 // flagError returns the usage error of a command whose flags cannot be used, with the flag that was probably meant.
 func flagError(c *cobra.Command, err error) error {
 	if args := c.Flags().Args(); !c.HasParent() && len(args) > 0 {
-		return unknownCommand(c, args[0]) // whose flags are not podrun's
+		return unknownCommand(c, args) // whose flags are not podrun's
 	}
 	return usage(c, flags.ValueError(cli.FlagMeant(c.Flags(), err)))
 }

@@ -12,8 +12,8 @@ import (
 	"podrun.io/podrun/internal/agent/connection"
 	"podrun.io/podrun/internal/cli/cp"
 	"podrun.io/podrun/internal/cli/images"
+	"podrun.io/podrun/internal/cli/names"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/volume"
 )
 
 // completes returns the completion of arguments or a flag by the values that list returns, which never are files.
@@ -34,14 +34,7 @@ func (a *app) completionPods(c *cobra.Command) []*v1.Pod {
 	if err != nil {
 		return nil
 	}
-	if all, err := c.Flags().GetBool("all-namespaces"); err == nil && all {
-		return pods
-	}
-	namespace, err := c.Flags().GetString("namespace")
-	if err != nil {
-		return pods
-	}
-	return query.InNamespace(pods, namespace)
+	return names.Selectable(pods, c.Flags())
 }
 
 // completePods completes the argument of a command that takes one pod.
@@ -55,10 +48,17 @@ func (a *app) completePods(c *cobra.Command, args []string, text string) ([]stri
 // completeManyPods completes the arguments of a command that takes any number of pods.
 func (a *app) completeManyPods(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
 	return a.completes(func(c *cobra.Command, args []string, text string) []string {
-		if names, is := a.pods().WorkloadCompletions(c.Flag("namespace").Value.String(), args, text); is {
+		if names, is := names.Workloads(a.Dirs(), c.Flag("namespace").Value.String(), args, text); is {
 			return names
 		}
-		return query.Completions(a.completionPods(c), args)
+		return names.Pods(a.completionPods(c), args)
+	})(c, args, text)
+}
+
+// completeRevised completes the arguments of a command that takes a pod or a workload with revisions.
+func (a *app) completeRevised(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
+	return a.completes(func(c *cobra.Command, args []string, text string) []string {
+		return names.Revised(a.completionPods(c), a.Dirs(), c.Flag("namespace").Value.String(), args, text)
 	})(c, args, text)
 }
 
@@ -87,7 +87,7 @@ func (a *app) completePodAndPorts(c *cobra.Command, args []string, text string) 
 		return a.completePods(c, args, text)
 	}
 	return a.completes(func(c *cobra.Command, args []string, text string) []string {
-		return query.PortCompletions(query.ByName(a.completionPods(c), args[0]), text)
+		return names.Ports(query.ByName(a.completionPods(c), args[0]), text)
 	})(c, args, text)
 }
 
@@ -114,18 +114,6 @@ func (a *app) containers(c *cobra.Command, args []string, _ string) []string {
 		pods = query.ByName(pods, args[0])
 	}
 	return query.ContainerNames(pods)
-}
-
-// volumes returns the volumes of persistentVolumeClaims in the namespace of the command line that args lack.
-func (a *app) volumes(c *cobra.Command, args []string, _ string) []string {
-	claims, _ := volume.Claims(a.Dirs())
-	var names []string
-	for _, claim := range claims {
-		if claim.Namespace == c.Flag("namespace").Value.String() && !slices.Contains(args, claim.Name) {
-			names = append(names, claim.Name)
-		}
-	}
-	return names
 }
 
 // completionTimeout is how long a completion asks containerd.
@@ -164,7 +152,9 @@ func (a *app) completeFlags(c *cobra.Command) {
 		"types": fixed(v1.EventTypeNormal, v1.EventTypeWarning),
 		"sort-by": fixed(".metadata.name", ".metadata.creationTimestamp", ".status.startTime",
 			".status.containerStatuses[0].restartCount"),
-		"for": fixed("condition=Ready", "phase=Succeeded", "phase=Failed", "phase=Running", "create", "delete"),
+		"for": a.completes(func(_ *cobra.Command, args []string, _ string) []string {
+			return names.Conditions(args)
+		}),
 	}
 	for name, complete := range completions {
 		if c.Flags().Lookup(name) != nil {

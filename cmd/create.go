@@ -7,6 +7,7 @@ import (
 
 	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/names"
 	"podrun.io/podrun/internal/cli/request"
 )
 
@@ -30,7 +31,7 @@ func createCommand(a *app) *cobra.Command {
 	c.Flags().StringVar(&o.From, "from", "", "CronJob from which the Job is made: cronjob/NAME")
 	c.ValidArgsFunction = cobra.FixedCompletions([]string{"job"}, cobra.ShellCompDirectiveNoFileComp)
 	_ = c.RegisterFlagCompletionFunc("from", a.completes(func(*cobra.Command, []string, string) []string {
-		names, _ := a.pods().WorkloadCompletions(o.Namespace, nil, "cronjob/")
+		names, _ := names.Workloads(a.Dirs(), o.Namespace, nil, "cronjob/")
 		return names
 	}))
 	a.completeFlags(c)

@@ -28,7 +28,7 @@ func historyCommand(a *app) *cobra.Command {
 	}
 	c.Flags().StringVarP(&o.Namespace, "namespace", "n", "default", "namespace of the pod")
 	c.Flags().StringVarP(&o.Output, "output", "o", "", "output format: json (default: a table)")
-	c.ValidArgsFunction = a.completeManyPods
+	c.ValidArgsFunction = a.completeRevised
 	a.completeFlags(c)
 	return c
 }
@@ -51,7 +51,7 @@ func undoCommand(a *app) *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pod")
-	c.ValidArgsFunction = a.completeManyPods
+	c.ValidArgsFunction = a.completeRevised
 	a.completeFlags(c)
 	return c
 }

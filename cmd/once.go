@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podrun.io/podrun/internal/agent/result"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/once"
@@ -45,11 +44,11 @@ func onceCommand(a *app) *cobra.Command {
 	}
 	f.run.Add(c.Flags())
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "maximum time to wait for the results (default: no limit)")
-	c.Flags().DurationVar(&f.cleanupTimeout, "cleanup-timeout", result.DefaultCleanupTimeout,
+	c.Flags().DurationVar(&f.cleanupTimeout, "cleanup-timeout", once.DefaultCleanupTimeout,
 		"maximum time that the clean-up may delay the exit, not counting grace periods")
-	c.Flags().DurationVar(&f.stable, "service-stable", result.DefaultStable,
+	c.Flags().DurationVar(&f.stable, "service-stable", once.DefaultStable,
 		"time for which a service must stay ready, without a restart")
-	c.Flags().DurationVar(&f.pullTimeout, "pull-timeout", result.DefaultPullTimeout,
+	c.Flags().DurationVar(&f.pullTimeout, "pull-timeout", once.DefaultPullTimeout,
 		"maximum time for which pulls of an image may fail or make no progress")
 	c.Flags().StringVar(&f.report.Path, "report", "",
 		"file for a report in JUnit XML format, written however once ends")

@@ -21,6 +21,7 @@ import (
 	"podrun.io/podrun/internal/agent/directories"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
+	"podrun.io/podrun/internal/cli/names"
 	"podrun.io/podrun/internal/cli/version"
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/sys"
@@ -56,11 +57,11 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	root := a.root()
 	checkHelp(root)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	if err != nil && a.reportFailure != nil {
 		a.reportFailure(err)
 	}
-	return a.exit(err)
+	return a.exit(names.Meant(a.Dirs(), c.CommandPath(), err))
 }
 
 // exit prints the error of the command and returns the exit code.

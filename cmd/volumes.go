@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/names"
 	"podrun.io/podrun/internal/volume"
 )
 
@@ -43,7 +44,9 @@ func volumesCommand(a *app) *cobra.Command {
 		},
 	}
 	rm.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the volumes")
-	rm.ValidArgsFunction = a.completes(a.volumes)
+	rm.ValidArgsFunction = a.completes(func(_ *cobra.Command, args []string, _ string) []string {
+		return names.Volumes(a.Dirs(), namespace, args)
+	})
 	a.completeFlags(rm)
 	c.AddCommand(rm)
 	return c

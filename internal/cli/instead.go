@@ -12,7 +12,8 @@ var instead = []struct{ commands, text string }{
 	{"edit patch set scale label annotate", "edit the pod's manifest, which podrun get pods -o wide names; " +
 		"serve applies it, podrun diff shows what it changes"},
 	{"rollout", "serve applies an edited manifest by itself; podrun wait deployment/NAME --for=condition=Complete waits until " +
-		"that is done, podrun history NAME and podrun undo NAME are about revisions, podrun restart deployment/NAME restarts its pods"},
+		"that is done, podrun history deployment/NAME and podrun undo deployment/NAME are about revisions, podrun restart " +
+		"deployment/NAME restarts its pods"},
 	{"rm stop kill drain", "remove the pod's manifest and serve stops the pod; podrun down stops pods that no process runs"},
 	{"start", "podrun serve runs the pods of its manifests, podrun once runs pods once"},
 	{"explain", "podrun validate FILE names each field that is wrong; docs/compat.md lists what podrun supports"},
@@ -60,12 +61,36 @@ func insteadOfFlag(flag string) string {
 	return ""
 }
 
-// InsteadOf returns what podrun has in place of a command that it does not have, or "" if nothing is known.
-func InsteadOf(command string) string {
+// InsteadOf returns what podrun has in place of a command that it does not have, with its arguments, or "" if nothing
+// is known.
+func InsteadOf(command string, args ...string) string {
+	if text := rollout(args); command == "rollout" && text != "" {
+		return text
+	}
 	for _, i := range instead {
 		if slices.Contains(strings.Fields(i.commands), command) {
 			return i.text
 		}
+	}
+	return ""
+}
+
+// rollout returns the command for the arguments of kubectl rollout, SUBCOMMAND TYPE/NAME or SUBCOMMAND TYPE NAME; "" if
+// they are others.
+func rollout(args []string) string {
+	if len(args) < 2 {
+		return ""
+	}
+	named := strings.Join(args[1:], "/")
+	_, name, _ := strings.Cut(named, "/")
+	if name == "" || strings.Contains(name, "/") {
+		return ""
+	}
+	switch args[0] {
+	case "status":
+		return "podrun wait " + named + " --for=condition=Complete"
+	case "history", "undo", "restart":
+		return "podrun " + args[0] + " " + named
 	}
 	return ""
 }

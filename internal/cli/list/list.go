@@ -19,6 +19,7 @@ import (
 
 	"podrun.io/podrun/internal/agent/problems"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/names"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/manifest"
@@ -200,6 +201,10 @@ func (l *Lister) Events(ctx context.Context, o Options, name string, types []str
 			where = "."
 		}
 		fmt.Fprintln(l.Streams.ErrOut, "No events found"+where)
+		named := pod.Key{Namespace: o.Selection.Namespace, Name: name}
+		if hint := names.MeantHint(l.Reader.Dirs, "podrun events", named); hint != "" {
+			fmt.Fprintln(l.Streams.ErrOut, "hint: "+hint)
+		}
 		return nil
 	}
 	if err := printers.Sort(o.Order, all); err != nil {

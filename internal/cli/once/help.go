@@ -1,5 +1,14 @@
 package once
 
+import "podrun.io/podrun/internal/agent/result"
+
+// The defaults of the flags.
+const (
+	DefaultCleanupTimeout = result.DefaultCleanupTimeout
+	DefaultStable         = result.DefaultStable
+	DefaultPullTimeout    = result.DefaultPullTimeout
+)
+
 // Help is the help of the command.
 const Help = "once runs the pods, waits until each is done and exits. A pod with restartPolicy Never or\n" +
 	"OnFailure is done when it has succeeded or failed. A pod with restartPolicy Always, a service, is\n" +

@@ -19,6 +19,7 @@ import (
 	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
+	"podrun.io/podrun/internal/cli/names"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/manifest"
@@ -126,8 +127,12 @@ func (s Serve) CheckAwaited(ctx context.Context, keys []pod.Key, wait time.Durat
 	}
 	if !owner.Serving(s.Options.Dirs) {
 		if !s.starts(ctx, min(wait, startTime)) {
-			cli.Warnf(s.Streams.ErrOut, "pod %s does not exist, and no podrun process runs that could create it",
-				strings.TrimPrefix(missing[0].Name, "pod/"))
+			key := pod.Key{Namespace: missing[0].Namespace, Name: query.BareName(missing[0].Name)}
+			why := "no podrun process runs that could create it"
+			if hint := names.MeantHint(s.Options.Dirs, "podrun wait", key); hint != "" {
+				why += "; " + hint
+			}
+			cli.Warnf(s.Streams.ErrOut, "pod %s does not exist, and %s", key.Name, why)
 		}
 		return nil
 	}
@@ -146,6 +151,10 @@ func (s Serve) CheckAwaited(ctx context.Context, keys []pod.Key, wait time.Durat
 		var notFound *query.NotFoundError
 		var failed *cli.Error
 		if errors.As(err, &notFound) && errors.As(err, &failed) {
+			key.Name = notFound.Name
+			if names.MeantHint(s.Options.Dirs, "podrun wait", key) != "" {
+				return err // a manifest names it: it is no pod
+			}
 			return &cli.Error{
 				Code: cli.ExitFailed, Hint: failed.Hint,
 				Err: fmt.Errorf("%w, and no manifest of podrun serve names it", err),

@@ -132,10 +132,12 @@ func FindIn(pods []*v1.Pod, namespace, name string) (*v1.Pod, error) {
 	}
 	here := InNamespace(pods, namespace)
 	p, err := Find(here, name)
+	var notFound *NotFoundError
 	var failed *cli.Error
-	if notFound := (*NotFoundError)(nil); !errors.As(err, &notFound) || !errors.As(err, &failed) {
+	if !errors.As(err, &notFound) || !errors.As(err, &failed) {
 		return p, err
 	}
+	notFound.Namespace = namespace
 	if near := nearest(BareName(name), podNames(here)); near != "" {
 		failed.Hint = fmt.Sprintf("did you mean %s?", near)
 	}
@@ -166,10 +168,10 @@ func InNamespace(pods []*v1.Pod, namespace string) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return p.Namespace != namespace })
 }
 
-// NotFoundError is the error that a pod does not exist.
-type NotFoundError struct{ name string }
+// NotFoundError is the error that a pod does not exist. Namespace is "" if Find alone has looked for it.
+type NotFoundError struct{ Namespace, Name string }
 
-func (e *NotFoundError) Error() string { return fmt.Sprintf("pods %q not found", e.name) }
+func (e *NotFoundError) Error() string { return fmt.Sprintf("pods %q not found", e.Name) }
 
 // Find returns the pod with the full name name, or else the pod with that name in its manifest. It
 // fails if several pods have that name in their manifests.
@@ -186,7 +188,7 @@ func Find(pods []*v1.Pod, name string) (*v1.Pod, error) {
 	}
 	switch len(short) {
 	case 0:
-		return nil, &cli.Error{Code: cli.ExitFailed, Err: &NotFoundError{name}}
+		return nil, &cli.Error{Code: cli.ExitFailed, Err: &NotFoundError{Name: name}}
 	case 1:
 		return short[0], nil
 	}

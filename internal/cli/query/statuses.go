@@ -1,6 +1,5 @@
 // Package query reads the pods of the run directory from their status files and selects pods,
-// containers and events by what the user gives on the command line. It also has the values for
-// shell completion (Completions).
+// containers and events by what the user gives on the command line.
 //
 // Begin reading at Reader.
 package query

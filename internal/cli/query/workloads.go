@@ -98,31 +98,6 @@ func TypesAndNames(args []string) (kinds []workload.Kind, names []string, err er
 	return kinds, args[1:], nil
 }
 
-// WorkloadCompletions returns the completions of names of workloads in a namespace: TYPE/NAME if text begins so, or
-// NAME after a type in args. ok is false if it is neither.
-func (r *Reader) WorkloadCompletions(namespace string, args []string, text string) (completions []string, ok bool) {
-	resource, _, typed := strings.Cut(text, "/")
-	prefix := resource + "/"
-	if !typed && len(args) > 0 {
-		resource, prefix = args[0], ""
-	}
-	kind := WorkloadKind(resource)
-	if kind == "" {
-		return nil, false
-	}
-	saved, err := status.Workloads(r.Dirs)
-	if err != nil {
-		return nil, true
-	}
-	for _, w := range saved {
-		if w.Kind == kind && w.Namespace == namespace && !slices.Contains(args, prefix+w.Name) {
-			completions = append(completions, prefix+w.Name)
-		}
-	}
-	slices.Sort(completions)
-	return completions, true
-}
-
 // WorkloadName returns the workload that TYPE/NAME is, and whether it is one.
 func WorkloadName(namespace, name string) (workload.ID, bool) {
 	resource, rest, _ := strings.Cut(name, "/")
