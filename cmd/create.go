@@ -31,8 +31,8 @@ func createCommand(a *app) *cobra.Command {
 	c.Flags().StringVar(&o.From, "from", "", "CronJob from which the Job is made: cronjob/NAME")
 	c.ValidArgsFunction = cobra.FixedCompletions([]string{"job"}, cobra.ShellCompDirectiveNoFileComp)
 	_ = c.RegisterFlagCompletionFunc("from", a.completes(func(*cobra.Command, []string, string) []string {
-		names, _ := names.Workloads(a.Dirs(), o.Namespace, nil, "cronjob/")
-		return names
+		all, _ := names.Workloads(a.Dirs(), o.Namespace, nil, "cronjob/")
+		return all
 	}))
 	a.completeFlags(c)
 	return c

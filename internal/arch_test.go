@@ -88,7 +88,7 @@ var rooms = map[string]room{
 	"internal/cli/query":                   {imports: "checkpoint cli cli/printers status/summary event checkpoint/layout manifest manifest/decode manifest/rollback pod status sys/watch workload workload/revisions"},
 	"internal/cli/names":                   {imports: "checkpoint/layout cli cli/query pod status status/summary volume workload"},
 	"internal/cli/logs":                    {imports: "cli cli/printers cli/query status/summary containerlog containerlog/cri plan pod"},
-	"internal/cli/describe":                {imports: "cli cli/printers cli/query status/summary containerlog containerlog/cri event checkpoint/layout manifest pod workload workload/jobs workload/revisions"},
+	"internal/cli/describe":                {imports: "cli cli/printers cli/query status/summary containerlog containerlog/cri event checkpoint/layout manifest pod workload workload/cronjobs workload/jobs workload/revisions"},
 	"internal/cli/progress":                {imports: "cli status/summary pod"},
 	"internal/cli/report":                  {imports: "cli cli/printers status/summary containerlog containerlog/cri checkpoint/layout manifest pod sys workload/jobs"},
 	"internal/cli/stream":                  {imports: "cli cli/query status/summary containerlog checkpoint/layout pod runtime"},

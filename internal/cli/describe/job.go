@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
 	"podrun.io/podrun/internal/workload"
@@ -59,7 +60,7 @@ func (d *Printer) jobEvents(job *batchv1.Job, pods []*v1.Pod) error {
 	return printers.Rows(d.Out, table...)
 }
 
-func (d *Printer) job(job *batchv1.Job) {
+func (d *Printer) job(o query.Object, job *batchv1.Job) {
 	s, status := job.Spec, job.Status
 	number := func(n *int32) string {
 		if n == nil {
@@ -69,6 +70,7 @@ func (d *Printer) job(job *batchv1.Job) {
 	}
 	d.line(0, "Name", job.Name)
 	d.line(0, "Namespace", job.Namespace)
+	d.origin(o)
 	d.line(0, "Run", string(job.UID))
 	d.line(0, "Labels", pairs(job.Labels))
 	d.line(0, "Parallelism", number(s.Parallelism))

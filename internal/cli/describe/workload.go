@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -89,10 +90,10 @@ func (d *Printer) workload(ctx context.Context, o query.Object, shown *int) erro
 	var err error
 	switch object := o.Object.(type) {
 	case *batchv1.CronJob:
-		d.cronJob(object)
+		d.cronJob(o, object)
 		pods, err = nil, d.eventsOf(o.ID)
 	case *batchv1.Job:
-		d.job(object)
+		d.job(o, object)
 		err = d.jobEvents(object, pods)
 	default:
 		d.replicas(o)
@@ -108,6 +109,13 @@ func (d *Printer) workload(ctx context.Context, o query.Object, shown *int) erro
 		}
 	}
 	return nil
+}
+
+// origin prints where a Job or CronJob comes from, and what it runs.
+func (d *Printer) origin(o query.Object) {
+	d.line(0, "Manifest", o.Manifest)
+	_, images := workload.Names(workload.Containers(o.Object, o.Pods))
+	d.line(0, "Images", strings.Join(images, ", "))
 }
 
 // eventsOf prints the events of a workload.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -14,6 +15,7 @@ import (
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/workload"
 	"podrun.io/podrun/internal/workload/cronjobs"
 	"podrun.io/podrun/internal/workload/jobs"
@@ -122,6 +124,9 @@ func (l *Lister) section(o Options, kind workload.Kind, names []string) (of sect
 		return section{}, nil, err
 	}
 	of = section{kind: kind, header: append(append([]string{"NAME"}, workload.Header(kind)...), "AGE")}
+	if o.Format.Wide() {
+		of.header = append(of.header, "CONTAINERS", "IMAGES", "MANIFEST")
+	}
 	if o.ShowLabels {
 		of.header = append(of.header, "LABELS")
 	}
@@ -135,6 +140,9 @@ func (l *Lister) section(o Options, kind workload.Kind, names []string) (of sect
 	for _, object := range objects {
 		w := all[slices.IndexFunc(all, func(w query.Object) bool { return w.Object == object })]
 		row := append(append([]string{w.Key.Name}, cells(w)...), printers.Age(w.Since, time.Now()))
+		if o.Format.Wide() {
+			row = append(row, wide(w)...)
+		}
 		if o.ShowLabels {
 			row = append(row, printers.OrNone(w.Labels().String()))
 		}
@@ -179,6 +187,20 @@ func (l *Lister) print(o Options, all []section, named int) error {
 		}
 	}
 	return nil
+}
+
+// wide returns the cells of a workload that only -o wide has. podrun has no use for kubectl's SELECTOR.
+func wide(w query.Object) []string {
+	names, images := workload.Names(workload.Containers(w.Object, w.Pods))
+	path := w.Manifest
+	if path == "" && len(w.Pods) > 0 {
+		path = manifest.OriginOf(w.Pods[0]).Path
+	}
+	row := []string{strings.Join(names, ","), strings.Join(images, ","), path}
+	for i := range row {
+		row[i] = printers.OrNone(row[i])
+	}
+	return row
 }
 
 // cells returns the cells of a workload between its name and its age.
