@@ -132,3 +132,27 @@ func has(text, word string) bool {
 	}
 	return false
 }
+
+// TestDuration: a Job that has finished, however, took the time until then; one without that time, or with one before
+// its start because the clock was set, counts on.
+func TestDuration(t *testing.T) {
+	t.Parallel()
+	at := func(minute int) *metav1.Time { return &metav1.Time{Time: time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC)} }
+	ended := func(kind batchv1.JobConditionType, is v1.ConditionStatus, minute int) []batchv1.JobCondition {
+		return []batchv1.JobCondition{{Type: kind, Status: is, LastTransitionTime: *at(minute)}}
+	}
+	for name, c := range map[string]struct {
+		status batchv1.JobStatus
+		want   int
+	}{
+		"running":   {batchv1.JobStatus{StartTime: at(1)}, 49},
+		"complete":  {batchv1.JobStatus{StartTime: at(1), CompletionTime: at(4), Conditions: ended(batchv1.JobComplete, v1.ConditionTrue, 5)}, 3},
+		"failed":    {batchv1.JobStatus{StartTime: at(1), Conditions: ended(batchv1.JobFailed, v1.ConditionTrue, 6)}, 5},
+		"suspended": {batchv1.JobStatus{StartTime: at(1), Conditions: ended(batchv1.JobSuspended, v1.ConditionFalse, 6)}, 49},
+		"before":    {batchv1.JobStatus{StartTime: at(10), Conditions: ended(batchv1.JobFailed, v1.ConditionTrue, 6)}, 40},
+	} {
+		if got, began := Duration(&c.status, at(50).Time); !began || got != time.Duration(c.want)*time.Minute {
+			t.Errorf("%s: %v, want %d minutes", name, got, c.want)
+		}
+	}
+}

@@ -32,13 +32,17 @@ func Completions(job *batchv1.Job) string {
 	return fmt.Sprintf("%d/1", job.Status.Succeeded)
 }
 
-// Duration returns for how long a Job has run, or ran until it was complete; false if it has not started.
+// Duration returns for how long a Job has run, or ran until it was complete or had failed; false if it has not started.
+// kubectl counts on after a failure, which says nothing about the Job.
 func Duration(s *batchv1.JobStatus, now time.Time) (time.Duration, bool) {
 	switch {
 	case s.StartTime == nil:
 		return 0, false
 	case s.CompletionTime != nil:
 		return s.CompletionTime.Sub(s.StartTime.Time), true
+	}
+	if end := Finished(s); end != nil && !end.LastTransitionTime.Before(s.StartTime) {
+		now = end.LastTransitionTime.Time
 	}
 	return now.Sub(s.StartTime.Time), true
 }
