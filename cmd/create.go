@@ -34,6 +34,9 @@ func createCommand(a *app) *cobra.Command {
 		all, _ := names.Workloads(a.Dirs(), o.Namespace, nil, "cronjob/")
 		return all
 	}))
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return request.CreateFlagError(c.Flags().Args(), flagError(c, err))
+	})
 	a.completeFlags(c)
 	return c
 }

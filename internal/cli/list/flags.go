@@ -38,7 +38,7 @@ func (l *Flags) AddTo(f *pflag.FlagSet) {
 const manifestFormat = "manifest"
 
 // errManifest is the error of -o manifest where workloads are listed.
-var errManifest = errors.New("-o manifest is of pods only")
+var errManifest = errors.New("-o manifest is of pods only: of a workload, -o yaml | podrun convert - makes one")
 
 // PodOptions checks the flags and returns the options of a list of pods.
 func (l *Flags) PodOptions(dirs layout.Dirs) (Options, error) {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -90,16 +92,35 @@ func (c Creator) Job(ctx context.Context, o JobOptions, args []string) error {
 	return err
 }
 
+// errOnlyJobs returns the error of what kubectl create makes but podrun create does not.
+func errOnlyJobs() error {
+	return &cli.Error{
+		Code: cli.ExitUsage, Err: errors.New("podrun creates only Jobs of CronJobs: create job NAME --from=cronjob/NAME"),
+		Hint: cli.InsteadOf("create"),
+	}
+}
+
+// CreateFlagError returns err, the error of a flag of podrun create, or that of Creator.Job if the arguments before the
+// flag, or the flag, are of something else that kubectl creates.
+func CreateFlagError(args []string, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	other := []string{"f", "filename", "k", "kustomize", "image"}
+	if len(args) > 0 && args[0] != "job" || slices.Contains(other, unknown.GetSpecifiedName()) {
+		return errOnlyJobs()
+	}
+	return err
+}
+
 // parse returns the names of the Job and of the CronJob.
 func parse(o JobOptions, args []string) (name, from string, err error) {
 	usage := func(text string, values ...any) error {
 		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf(text, values...)}
 	}
 	if len(args) == 0 || args[0] != "job" {
-		return "", "", &cli.Error{
-			Code: cli.ExitUsage, Err: errors.New("podrun creates only Jobs of CronJobs: create job NAME --from=cronjob/NAME"),
-			Hint: cli.InsteadOf("create"),
-		}
+		return "", "", errOnlyJobs()
 	}
 	if len(args) != 2 {
 		return "", "", usage("give the job one name: create job NAME --from=cronjob/NAME")
