@@ -140,6 +140,7 @@ func (p *Puller) RegistryDigest(ctx context.Context, ref string, logins ...[]byt
 	if err != nil {
 		return "", runtime.Permanent(reasonInvalidImageName, fmt.Errorf("image %q: %w", ref, err))
 	}
+	ctx = p.o.Client.Context(ctx) // its library logs what the error says
 	_, found, err := p.resolver(ctx, named, logins).Resolve(ctx, named.String())
 	if err != nil {
 		return "", daemon.Mapped("asking the registry for image "+named.String(), registry.Masked(err))

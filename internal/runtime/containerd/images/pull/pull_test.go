@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	containerdlog "github.com/containerd/log"
 	"github.com/google/go-containerregistry/pkg/registry"
 
 	"podrun.io/podrun/internal/image"
@@ -305,8 +306,13 @@ func TestPullGoesOn(t *testing.T) {
 	}
 }
 
-// TestRegistryDigest checks that a registry is asked for what its tag refers to now, without fetching it.
+// TestRegistryDigest checks that a registry is asked for what its tag refers to now, without fetching it, and that
+// containerd's library logs nothing. Not parallel: its logger is global.
 func TestRegistryDigest(t *testing.T) {
+	var logged bytes.Buffer
+	was := containerdlog.L.Logger.Out
+	containerdlog.L.Logger.SetOutput(&logged)
+	defer containerdlog.L.Logger.SetOutput(was)
 	d := daemontest.Embedded(t)
 	s := connect(t, d)
 	h, digest := newHub(t, d, s)
@@ -325,5 +331,8 @@ func TestRegistryDigest(t *testing.T) {
 		if got, err := s.RegistryDigest(t.Context(), ref); err == nil || got != "" || !strings.Contains(err.Error(), ref) {
 			t.Errorf("%s: %q, %v", ref, got, err)
 		}
+	}
+	if logged.Len() > 0 {
+		t.Errorf("logged:\n%s", &logged)
 	}
 }
