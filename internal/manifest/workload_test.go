@@ -401,4 +401,18 @@ func TestNamedVolumes(t *testing.T) {
 	if d.Objects.Volumes["v"] == nil || d.Objects.Claims[pod.Key{Namespace: "default", Name: "data"}] == nil {
 		t.Errorf("%+v", d.Objects)
 	}
+	p := &v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{Name: "a", VolumeSource: v1.VolumeSource{
+		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+	}}}}}
+	p.Namespace = "default"
+	if got := d.MissingVolumes(p); len(got) != 0 {
+		t.Errorf("missing: %+v", got)
+	}
+	secret := strings.Replace(volume, "volumeHandle: h", "volumeHandle: h, nodeStageSecretRef: {name: s, namespace: ns}", 1)
+	if got := merge(said(t, "/f", secret+claim+spec)).MissingVolumes(p); len(got) != 1 || got[0] != (Ref{Kind: "Secret", Name: "s"}) {
+		t.Errorf("missing: %+v", got)
+	}
+	if got := merge(said(t, "/f", claim+spec)).MissingVolumes(p); len(got) != 1 || got[0] != (Ref{Kind: "PersistentVolume", Name: "v"}) {
+		t.Errorf("missing: %+v", got)
+	}
 }
