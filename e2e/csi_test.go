@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -173,4 +174,103 @@ func TestCSIDriverIsOne(t *testing.T) {
 		stop()
 		<-done
 	}
+}
+
+// calls returns how often the driver of the tests that has its state in dir has been called.
+func calls(dir, call string) int { return (&testcsi.Driver{Dir: dir}).Calls(call) }
+
+// TestPersistentVolumes: two pods have the volume of a driver that runs as a pod, by documents. It is staged once, and
+// unstaged when the last one is gone, over the end of podrun and of the driver.
+func TestPersistentVolumes(t *testing.T) {
+	n := newNode(t)
+	const name = "persistent.csi.example.com"
+	dir, program := n.path("kubelet"), plugin(t, "..", "./internal/test/testcsi/driver")
+	state := filepath.Join(dir, "plugins", name)
+	volume := (&testcsi.Driver{Dir: state}).VolumeDir("vol-1")
+	must(t, os.MkdirAll(volume, 0o755))
+	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/plugin -stages -name %s -dir %s -registry %s/plugins_registry", name, state, dir),
+		"priorityClassName: system-node-critical", "volumes:", "- {name: driver, hostPath: {path: "+program+"}}",
+		"- {name: kubelet, hostPath: {path: "+dir+", type: Directory}}")
+	driver = inContainer(driver, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
+		"- {name: kubelet, mountPath: "+dir+", mountPropagation: Bidirectional}")
+	documents := "apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: " + name + "}\nspec: {attachRequired: false, fsGroupPolicy: File}\n---\n" +
+		"apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: shared}\nspec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteMany], " +
+		"csi: {driver: " + name + ", volumeHandle: vol-1}}\n"
+	claim := "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: files}\n" +
+		"spec: {accessModes: [ReadWriteMany], volumeName: shared, resources: {requests: {storage: 1Gi}}}\n---\n"
+	asking := func(name string) string {
+		p := manifest(name, "Always", forever, "securityContext: {fsGroup: 4321}", "volumes:",
+			"- {name: data, persistentVolumeClaim: {claimName: files}}")
+		return inContainer(p, "volumeMounts:", "- {name: data, mountPath: /data}", "- {name: data, mountPath: /part, subPath: part}")
+	}
+	serve := func() { n.serve("--plugins", "--plugins-dir="+dir) }
+	expect := func(stage, publish, unpublish, unstage int) {
+		t.Helper()
+		got := [4]int{calls(state, "NodeStageVolume"), calls(state, "NodePublishVolume"), calls(state, "NodeUnpublishVolume"), calls(state, "NodeUnstageVolume")}
+		if want := [4]int{stage, publish, unpublish, unstage}; got != want {
+			t.Errorf("calls that stage, publish, unpublish and unstage: %v, want %v", got, want)
+		}
+	}
+	// The pod before its volume's document, and that before its driver.
+	n.write("a.yaml", claim+asking("a"))
+	serve()
+	waits := func(why string) {
+		t.Helper()
+		n.awaitPod("a-n", "to wait", func(p *v1.Pod) error {
+			if w := p.Status.ContainerStatuses[0].State.Waiting; w != nil && strings.Contains(w.Message, why) {
+				return nil
+			}
+			return errors.New(asJSON(p.Status))
+		})
+	}
+	waits(`names the PersistentVolume "shared", which no manifest has`)
+	n.write("volumes.yaml", documents)
+	waits("the CSI driver " + name + " has not registered")
+	n.write("z-driver.yaml", driver)
+	a := n.ready("a-n")
+	n.write("b.yaml", asking("b"))
+	n.ready("b-n")
+	n.shell("a", "echo text > /part/new")
+	if got := n.shell("b", "cat /data/part/new && stat -c %g /data"); got != "text\n4321" {
+		t.Errorf("the other pod sees %q", got)
+	}
+	expect(1, 2, 0, 0)
+	if capacity := n.volumeCapacity("b-n"); capacity != 1<<30 {
+		t.Errorf("/stats/summary: the driver's volume has %d bytes", capacity)
+	}
+	// The end of podrun, the driver, a container, and the documents: who has the volume keeps it.
+	n.end(syscall.SIGKILL)
+	serve()
+	n.kill(n.pod("driver-n"), "c")
+	n.restarted("driver-n", 1)
+	n.remove("volumes.yaml")
+	n.kill(a, "c")
+	n.restarted("a-n", 1)
+	if got := n.shell("a", "cat /data/part/new"); got != "text" {
+		t.Errorf("after a restart the pod sees %q", got)
+	}
+	expect(1, 2, 0, 0)
+	// The last pod is gone.
+	n.remove("b.yaml")
+	n.gone("b-n")
+	expect(1, 2, 1, 0)
+	n.remove("a.yaml")
+	n.gone("a-n")
+	n.await("the volume to be unstaged", func() error {
+		if got := n.csiVolumes(); got != "" {
+			return errors.New(got)
+		}
+		return nil
+	})
+	expect(1, 2, 2, 1)
+	for _, pattern := range []string{filepath.Join(dir, "pods", "*a*"), filepath.Join(dir, "plugins", "kubernetes.io", "csi", "*"), n.path("root", "claims")} {
+		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
+			t.Errorf("left: %q, %v", left, err)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(volume, "part", "new")); string(text) != "text\n" {
+		t.Errorf("the volume has %q, %v", text, err)
+	}
+	n.end(syscall.SIGTERM)
+	n.ok("down", "--all")
 }

@@ -38,6 +38,9 @@ func (d Desired) Missing(p *v1.Pod) []Ref {
 	return missing
 }
 
+// MissingVolumes does so for PersistentVolumes and their Secrets, which have no part in AnnotationConfig.
+func (d Desired) MissingVolumes(p *v1.Pod) []Ref { return objects.MissingVolumes(d.Objects, p) }
+
 // annotateConfig sets AnnotationConfig on the pods with AnnotationRestart, in copies of them, and derives their UID
 // from it unless the manifest gives one. A pod gets no annotation while an object that it needs is missing, nor a
 // running pod while not all sources were read: it then stays as it is.

@@ -15,7 +15,8 @@ import (
 func (s Sources) mergeObjects(d *Desired) {
 	d.Objects = pod.Objects{
 		ConfigMaps: map[pod.Key]*v1.ConfigMap{}, Secrets: map[pod.Key]*v1.Secret{},
-		CSIDrivers: map[string]*pod.CSIDriver{},
+		CSIDrivers: map[string]*pod.CSIDriver{}, Volumes: map[string]*v1.PersistentVolume{},
+		Claims: map[pod.Key]*v1.PersistentVolumeClaim{},
 	}
 	d.Objects.Partial = !d.Complete || slices.ContainsFunc(d.Problems, func(p Problem) bool { return p.Blind })
 	used := map[Name]Origin{}
@@ -39,6 +40,10 @@ func (s Sources) mergeObjects(d *Desired) {
 				d.Objects.Secrets[n.Key] = o.Secret
 			case o.CSIDriver != nil:
 				d.Objects.CSIDrivers[n.Key.Name] = o.CSIDriver
+			case o.Volume != nil:
+				d.Objects.Volumes[n.Key.Name] = o.Volume
+			case o.Claim != nil:
+				d.Objects.Claims[n.Key] = o.Claim
 			default:
 				d.Objects.ConfigMaps[n.Key] = o.ConfigMap
 			}

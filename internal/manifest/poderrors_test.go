@@ -41,6 +41,28 @@ func TestErrorsOfAFile(t *testing.T) {
 	}
 }
 
+// TestPersistentVolumesOfAnybody: with a level, who writes manifests has no directory of the machine as a volume, and no
+// volume that a driver of somebody else's can reach.
+func TestPersistentVolumesOfAnybody(t *testing.T) {
+	t.Parallel()
+	const head = "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v}\nspec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], "
+	for _, source := range []string{"csi: {driver: d.example.com, volumeHandle: a}}", "hostPath: {path: /}}", "nfs: {server: a, path: /}}"} {
+		o := options("a.yaml")
+		loaded, err := Load([]byte(head+source), o)
+		if err != nil || len(loaded.Objects) != 1 || len(loaded.Warnings) != 0 {
+			t.Errorf("%s: %+v, %v", source, loaded, err)
+		}
+		if o.Policy, err = podsecurity.New("baseline", "d.example.com"); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err = Load([]byte(head+source), o)
+		if err != nil || len(loaded.Objects) != 0 || len(loaded.Warnings) != 1 ||
+			!strings.Contains(loaded.Warnings[0].Error(), "PersistentVolume v is passed over: with --pod-security, pods have no PersistentVolumes") {
+			t.Errorf("%s: %+v, %v", source, loaded, err)
+		}
+	}
+}
+
 // TestCSIDriversOfAnybody: with a level, who writes manifests does not say what a driver is for.
 func TestCSIDriversOfAnybody(t *testing.T) {
 	t.Parallel()

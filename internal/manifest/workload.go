@@ -14,14 +14,13 @@ import (
 	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/manifest/defaults"
 	"podrun.io/podrun/internal/manifest/documents"
+	"podrun.io/podrun/internal/manifest/objects"
 	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/manifest/validate/workloads"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/workload"
 )
-
-const kindClaim = "PersistentVolumeClaim"
 
 // workload loads a workload. Its template is loaded as a pod is.
 func (l *loader) workload(o object, kind string) {
@@ -116,7 +115,8 @@ func (l *loader) sameName(o object, w *workload.Workload, key pod.Key) bool {
 	return false
 }
 
-// claim loads a PersistentVolumeClaim. A claim needs no manifest, so nothing is left of a valid one.
+// claim loads a PersistentVolumeClaim. A claim needs no manifest, so that nothing is left of a valid one but the
+// PersistentVolume that it names.
 func (l *loader) claim(o object) {
 	t := reflect.TypeFor[v1.PersistentVolumeClaim]()
 	f := findings{errs: decode.Check(o.value, t, "", nil)}
@@ -132,11 +132,13 @@ func (l *loader) claim(o object) {
 	for _, e := range errs {
 		l.failAt(o, e.Path, e.Message, pod.Key{})
 	}
-	name := Name{Kind: kindClaim, Key: pod.Key{Namespace: c.Namespace, Name: c.Name}}
-	if len(errs) == 0 && l.objects[name] {
+	loaded := Object{objects.Object{Claim: c}, l.Origin}
+	if len(errs) == 0 && l.objects[loaded.Name()] {
 		l.failAt(o, "metadata.name", fmt.Sprintf("Duplicate value: %q: is given twice", c.Name), pod.Key{})
 	}
-	l.objects[name] = true
+	if l.objects[loaded.Name()] = true; c.Spec.VolumeName != "" {
+		l.loaded.Objects = append(l.loaded.Objects, loaded)
+	}
 	l.warn(o, f.warnings, pod.Key{})
 }
 

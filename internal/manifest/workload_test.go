@@ -376,3 +376,43 @@ func TestManyCronJobs(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestNamedVolumes: what names a PersistentVolume is kept; the template of several claims cannot.
+func TestNamedVolumes(t *testing.T) {
+	t.Parallel()
+	const spec = "{accessModes: [ReadWriteOnce], volumeName: v, resources: {requests: {storage: 1Gi}}}"
+	const claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: "
+	loaded, err := Load([]byte(claim+spec), options("a.yaml"))
+	if err != nil || len(loaded.Objects) != 1 || len(loaded.Warnings) != 0 || loaded.Objects[0].Claim.Spec.VolumeName != "v" {
+		t.Errorf("%+v, %v", loaded, err)
+	}
+	loaded, err = Load([]byte(claim+strings.Replace(spec, "volumeName: v, ", "", 1)), options("a.yaml"))
+	if err != nil || len(loaded.Objects) != 0 {
+		t.Errorf("a claim without a volume: %+v, %v", loaded, err)
+	}
+	set := workloadText("StatefulSet", "db", "volumeClaimTemplates: [{metadata: {name: data}, spec: "+spec+"}]")
+	loaded, err = Load([]byte(set), options("a.yaml"))
+	if err != nil || len(loaded.Warnings) != 1 || loaded.Warnings[0].Field != "spec.volumeClaimTemplates[0].spec.volumeName" {
+		t.Errorf("a template: %+v, %v", loaded.Warnings, err)
+	}
+	volume := "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v}\n" +
+		"spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], csi: {driver: d, volumeHandle: h}}\n---\n"
+	d := merge(said(t, "/f", volume+claim+spec))
+	if d.Objects.Volumes["v"] == nil || d.Objects.Claims[pod.Key{Namespace: "default", Name: "data"}] == nil {
+		t.Errorf("%+v", d.Objects)
+	}
+	p := &v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{Name: "a", VolumeSource: v1.VolumeSource{
+		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+	}}}}}
+	p.Namespace = "default"
+	if got := d.MissingVolumes(p); len(got) != 0 {
+		t.Errorf("missing: %+v", got)
+	}
+	secret := strings.Replace(volume, "volumeHandle: h", "volumeHandle: h, nodeStageSecretRef: {name: s, namespace: ns}", 1)
+	if got := merge(said(t, "/f", secret+claim+spec)).MissingVolumes(p); len(got) != 1 || got[0] != (Ref{Kind: "Secret", Name: "s"}) {
+		t.Errorf("missing: %+v", got)
+	}
+	if got := merge(said(t, "/f", claim+spec)).MissingVolumes(p); len(got) != 1 || got[0] != (Ref{Kind: "PersistentVolume", Name: "v"}) {
+		t.Errorf("missing: %+v", got)
+	}
+}

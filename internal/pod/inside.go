@@ -7,6 +7,8 @@ type Objects struct {
 	ConfigMaps map[Key]*v1.ConfigMap
 	Secrets    map[Key]*v1.Secret
 	CSIDrivers map[string]*CSIDriver // by name
+	Volumes    map[string]*v1.PersistentVolume
+	Claims     map[Key]*v1.PersistentVolumeClaim // those that name a volume
 	// Partial reports that a source that may contain more objects has not been read yet, so that a
 	// missing object does not count as removed.
 	Partial bool

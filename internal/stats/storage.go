@@ -110,7 +110,7 @@ func (s *storage) drive(ctx context.Context, p *v1.Pod) map[string]driven {
 	defer cancel()
 	var all map[string]driven
 	for _, v := range p.Spec.Volumes {
-		if v.CSI == nil || s.Driver == nil {
+		if v.CSI == nil && v.PersistentVolumeClaim == nil || s.Driver == nil {
 			continue
 		}
 		if fs, used, err := s.Driver(ctx, p.UID, v.Name); err == nil {
@@ -169,8 +169,9 @@ func (s *storage) volumes(p *v1.Pod, m measured, out *kubelet.PodStats) pod.Spac
 		v := &p.Spec.Volumes[i]
 		used, known := m.usage.Volumes[v.Name]
 		if by, is := m.driven[v.Name]; is {
-			one := kubelet.VolumeStats{Name: v.Name, FsStats: *of(by.fs, m.at, by.used)}
+			one := kubelet.VolumeStats{Name: v.Name, FsStats: *of(by.fs, m.at, by.used), PVCRef: claimOf(p, v)}
 			out.VolumeStats = append(out.VolumeStats, one)
+			continue
 		}
 		if !known {
 			continue
@@ -179,16 +180,21 @@ func (s *storage) volumes(p *v1.Pod, m measured, out *kubelet.PodStats) pod.Spac
 		if err != nil {
 			continue // the volume was just removed
 		}
-		one := kubelet.VolumeStats{Name: v.Name, FsStats: *of(fs, m.at, used)}
-		if claim := v.PersistentVolumeClaim; claim != nil {
-			one.PVCRef = &kubelet.PVCReference{Name: claim.ClaimName, Namespace: p.Namespace}
-		}
+		one := kubelet.VolumeStats{Name: v.Name, FsStats: *of(fs, m.at, used), PVCRef: claimOf(p, v)}
 		if pod.Counts(v) {
 			ephemeral = ephemeral.Add(used)
 		}
 		out.VolumeStats = append(out.VolumeStats, one)
 	}
 	return ephemeral
+}
+
+// claimOf returns the claim of a volume; nil if it has none.
+func claimOf(p *v1.Pod, v *v1.Volume) *kubelet.PVCReference {
+	if v.PersistentVolumeClaim == nil {
+		return nil
+	}
+	return &kubelet.PVCReference{Name: v.PersistentVolumeClaim.ClaimName, Namespace: p.Namespace}
 }
 
 // of returns the stats of a file system with the given usage, in the kubelet's form.

@@ -21,8 +21,8 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// A PersistentVolumeClaim is a directory with the claim's name that outlives pods. There is no
-// binding: every pod that names the claim uses the directory.
+// A PersistentVolumeClaim without a PersistentVolume is a directory with the claim's name that outlives pods: every pod
+// that names the claim uses the directory.
 
 // ErrInUse reports that a pod uses the volume.
 var ErrInUse = errors.New("in use")

@@ -2,7 +2,6 @@ package volume
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 
 	v1 "k8s.io/api/core/v1"
@@ -10,36 +9,19 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/volume/csi"
+	"podrun.io/podrun/internal/volume/persistent"
 )
 
-// readyCSI makes a CSI driver mount an inline volume.
-func readyCSI(ctx context.Context, v *Volumes, in pod.Inside, volume *v1.Volume) (source, error) {
+// readyCSI makes a CSI driver mount a volume.
+func readyCSI(ctx context.Context, v *Volumes, in pod.Inside, r csi.Request) (source, error) {
 	// The pod's own directory shows, as long as it exists, that the volume is in use.
 	root, err := v.openPod(in.Pod.UID)
 	if err != nil {
 		return source{}, err
 	}
 	defer root.Close()
-	p, err := v.csi.Publish(ctx, inlineRequest(in, volume.Name, volume.CSI))
+	p, err := v.csi.Publish(ctx, r)
 	return source{path: p.Path, readOnly: p.ReadOnly, foreign: true}, err
-}
-
-// inlineRequest returns what a CSI driver is asked for.
-func inlineRequest(in pod.Inside, name string, s *v1.CSIVolumeSource) csi.Request {
-	r := csi.Request{Pod: in.Pod, Volume: name, Source: s, Driver: in.Objects.CSIDrivers[s.Driver]}
-	if s.NodePublishSecretRef == nil {
-		return r
-	}
-	secret := in.Objects.Secrets[pod.Key{Namespace: in.Pod.Namespace, Name: s.NodePublishSecretRef.Name}]
-	if secret == nil {
-		r.Lacks = fmt.Errorf("secret %q not found", s.NodePublishSecretRef.Name)
-		return r
-	}
-	r.Secrets = map[string]string{}
-	for key, value := range secret.Data {
-		r.Secrets[key] = string(value)
-	}
-	return r
 }
 
 // ownInline gives a volume that a CSI driver has mounted to the pod's group. A driver may mount what nobody can give
@@ -63,10 +45,16 @@ func ownInline(ctx context.Context, p *v1.Pod, path string, log *slog.Logger) er
 
 // renewCSI replaces what CSI drivers are asked for again, of a running pod.
 func renewCSI(drivers *csi.Drivers, in pod.Inside) {
-	for _, volume := range in.Pod.Spec.Volumes {
-		if volume.CSI == nil {
-			continue
+	for i := range in.Pod.Spec.Volumes {
+		volume := &in.Pod.Spec.Volumes[i]
+		if volume.CSI != nil {
+			drivers.Renew(csi.InlineRequest(in, volume))
 		}
-		drivers.Renew(inlineRequest(in, volume.Name, volume.CSI))
+		if c := volume.PersistentVolumeClaim; c != nil {
+			pv, err := persistent.Bound(in.Objects, pod.Key{Namespace: in.Pod.Namespace, Name: c.ClaimName})
+			if err == nil && pv != nil && pv.Spec.CSI != nil {
+				drivers.Renew(csi.PersistentRequest(in, volume, pv))
+			}
+		}
 	}
 }

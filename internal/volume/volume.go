@@ -231,13 +231,12 @@ func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source
 		memory := from.EmptyDir.Medium != v1.StorageMediumDefault
 		return source{path: path, noSUID: memory, noDev: memory}, err
 	case from.PersistentVolumeClaim != nil:
-		path, err := v.readyClaim(ctx, in.Pod, from.PersistentVolumeClaim.ClaimName)
-		return source{path: path, readOnly: from.PersistentVolumeClaim.ReadOnly, foreign: true}, err
+		return readyPersistent(ctx, v, in, volume)
 	case from.NFS != nil:
 		path, err := v.readyNFS(ctx, in.Pod, name, from.NFS)
 		return source{path: path, readOnly: from.NFS.ReadOnly, noDev: true}, err
 	case from.CSI != nil:
-		return readyCSI(ctx, v, in, volume)
+		return readyCSI(ctx, v, in, csi.InlineRequest(in, volume))
 	case from.Image != nil && in.Shown[name] != "":
 		return source{path: in.Shown[name], readOnly: true, filled: true}, nil
 	case isFilled(volume):

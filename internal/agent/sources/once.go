@@ -157,12 +157,12 @@ func cronJobs(d manifest.Desired) []error {
 	return errs
 }
 
-// missing returns an error for each ConfigMap and Secret that a pod needs and no manifest has:
+// missing returns an error for each ConfigMap, Secret and PersistentVolume that a pod needs and no manifest has:
 // under once it can never appear.
 func missing(d manifest.Desired) []error {
 	var errs []error
 	for _, p := range d.Pods {
-		for _, r := range d.Missing(p) {
+		for _, r := range append(d.Missing(p), d.MissingVolumes(p)...) {
 			errs = append(errs, fmt.Errorf("%s: pod %s needs the %s %q, which no manifest has",
 				manifest.OriginOf(p).Path, pod.KeyOf(p), r.Kind, r.Name))
 		}

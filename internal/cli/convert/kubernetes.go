@@ -24,7 +24,7 @@ var instead = map[string]string{
 	"Namespace":             "a namespace needs no object",
 	"ServiceAccount":        "there is no API server to whom a pod could identify itself",
 	"PersistentVolumeClaim": "podrun makes a directory for each claim that a pod uses",
-	"PersistentVolume":      "podrun makes a directory for each claim that a pod uses; use hostPath for another place",
+	"PersistentVolume":      "a claim is a directory here; copy the document if the claim must have this volume, and name the claim in it",
 	"NetworkPolicy":         "podrun has no network policies",
 	"PodDisruptionBudget":   "there is one machine",
 }

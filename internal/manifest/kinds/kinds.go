@@ -52,6 +52,7 @@ var acted = []Kind{
 	{Name: "ConfigMap", Role: Object, Groups: core},
 	{Name: "Secret", Role: Object, Groups: core},
 	{Name: "PersistentVolumeClaim", Role: Claim, Groups: core},
+	{Name: "PersistentVolume", Role: Object, Groups: core},
 	{Name: "CSIDriver", Role: Object, Groups: storage},
 	{Name: "Deployment", Role: Workload, Groups: apps},
 	{Name: "ReplicaSet", Role: Workload, Groups: apps},

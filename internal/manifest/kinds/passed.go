@@ -38,7 +38,6 @@ var passed = []Kind{
 	{"Endpoints", Passed, core, noServices},
 	{"LimitRange", Passed, core, noQuota},
 	{"ResourceQuota", Passed, core, noQuota},
-	{"PersistentVolume", Passed, core, "a claim is a directory on this machine, whatever volumes there are"},
 	{"Role", Passed, rbac, noAccounts},
 	{"RoleBinding", Passed, rbac, noAccounts},
 	{"ClusterRole", Passed, rbac, noAccounts},

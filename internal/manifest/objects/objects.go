@@ -1,6 +1,6 @@
-// Package objects reads the objects beside pods and workloads to which these refer: ConfigMaps, Secrets and
-// CSIDrivers. It decodes them, gives them their defaults and validates them, and says to which a pod refers; it is
-// pure. It does not know lines, and not what other objects there are.
+// Package objects reads the objects beside pods and workloads to which these refer: ConfigMaps, Secrets, CSIDrivers
+// and PersistentVolumes. It decodes them, gives them their defaults and validates them, and says to which a pod refers;
+// it is pure. It does not know lines, and not what other objects there are.
 //
 // Begin reading at Read.
 package objects
@@ -24,13 +24,17 @@ const (
 	KindConfigMap = "ConfigMap"
 	KindSecret    = "Secret"
 	KindCSIDriver = "CSIDriver"
+	KindVolume    = "PersistentVolume"
+	KindClaim     = "PersistentVolumeClaim"
 )
 
-// Object is a ConfigMap, a Secret or a CSIDriver: exactly one of the fields is not nil.
+// Object is an object of one of the kinds: exactly one of the fields is not nil.
 type Object struct {
 	ConfigMap *v1.ConfigMap
 	Secret    *v1.Secret
 	CSIDriver *pod.CSIDriver
+	Volume    *v1.PersistentVolume
+	Claim     *v1.PersistentVolumeClaim
 }
 
 // Kind returns the object's kind.
@@ -40,17 +44,26 @@ func (o Object) Kind() string {
 		return KindSecret
 	case o.CSIDriver != nil:
 		return KindCSIDriver
+	case o.Volume != nil:
+		return KindVolume
+	case o.Claim != nil:
+		return KindClaim
 	}
 	return KindConfigMap
 }
 
-// Key returns the object's name, which is unique among those of its kind. A CSIDriver has no namespace.
+// Key returns the object's name, which is unique among those of its kind. CSIDrivers and PersistentVolumes have no
+// namespace.
 func (o Object) Key() pod.Key {
 	switch {
 	case o.Secret != nil:
 		return pod.Key{Namespace: o.Secret.Namespace, Name: o.Secret.Name}
 	case o.CSIDriver != nil:
 		return pod.Key{Name: o.CSIDriver.Name}
+	case o.Volume != nil:
+		return pod.Key{Name: o.Volume.Name}
+	case o.Claim != nil:
+		return pod.Key{Namespace: o.Claim.Namespace, Name: o.Claim.Name}
 	}
 	return pod.Key{Namespace: o.ConfigMap.Namespace, Name: o.ConfigMap.Name}
 }
@@ -62,7 +75,7 @@ type Findings struct {
 	Invalid       field.ErrorList
 }
 
-// Read reads an object of one of the kinds.
+// Read reads an object of one of the kinds, but for a claim.
 func Read(kind string, value map[string]any) (o Object, f Findings) {
 	var into any
 	var t reflect.Type
@@ -73,12 +86,19 @@ func Read(kind string, value map[string]any) (o Object, f Findings) {
 	case KindCSIDriver:
 		o.CSIDriver = &pod.CSIDriver{}
 		into, t = o.CSIDriver, reflect.TypeFor[pod.CSIDriver]()
+	case KindVolume:
+		o.Volume = &v1.PersistentVolume{}
+		into, t = o.Volume, reflect.TypeFor[v1.PersistentVolume]()
 	default:
 		o.ConfigMap = &v1.ConfigMap{}
 		into, t = o.ConfigMap, reflect.TypeFor[v1.ConfigMap]()
 	}
 	f.Errs = decode.Check(value, t, "", nil)
-	refused, ignored := support.CheckMeta(value)
+	check := support.CheckMeta
+	if o.Volume != nil {
+		check = support.CheckVolume
+	}
+	refused, ignored := check(value)
 	f.Errs, f.Ignored = append(f.Errs, refused...), ignored
 	err := decode.Into(value, into)
 	switch {
@@ -90,6 +110,8 @@ func Read(kind string, value map[string]any) (o Object, f Findings) {
 			o.CSIDriver.Spec.VolumeLifecycleModes = []pod.VolumeLifecycleMode{pod.VolumePersistent}
 		}
 		f.Invalid = validate.CSIDriver(o.CSIDriver)
+	case o.Volume != nil:
+		f.Invalid = validate.PersistentVolume(o.Volume)
 	default:
 		o.ConfigMap.Namespace = cmp.Or(o.ConfigMap.Namespace, v1.NamespaceDefault)
 		f.Invalid = validate.ConfigMap(o.ConfigMap)

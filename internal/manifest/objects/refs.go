@@ -74,6 +74,36 @@ func Refs(p *v1.Pod) []Ref {
 	})
 }
 
+// MissingVolumes returns the PersistentVolumes that the claims of a pod name, and the Secrets that drivers are to be
+// given with them, that there are not.
+func MissingVolumes(all pod.Objects, p *v1.Pod) []Ref {
+	var missing []Ref
+	for _, v := range p.Spec.Volumes {
+		if v.PersistentVolumeClaim == nil {
+			continue
+		}
+		claim := all.Claims[pod.Key{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}]
+		if claim == nil {
+			continue
+		}
+		volume := all.Volumes[claim.Spec.VolumeName]
+		if volume == nil {
+			missing = append(missing, Ref{Kind: KindVolume, Name: claim.Spec.VolumeName})
+			continue
+		}
+		driver := volume.Spec.CSI
+		if driver == nil {
+			continue
+		}
+		for _, ref := range []*v1.SecretReference{driver.NodeStageSecretRef, driver.NodePublishSecretRef} {
+			if ref != nil && all.Secrets[pod.Key{Namespace: ref.Namespace, Name: ref.Name}] == nil {
+				missing = append(missing, Ref{Kind: KindSecret, Name: ref.Name})
+			}
+		}
+	}
+	return missing
+}
+
 // Exists reports whether there is a ConfigMap or Secret of this name.
 func Exists(all pod.Objects, kind string, key pod.Key) bool {
 	return kind == KindConfigMap && all.ConfigMaps[key] != nil || kind == KindSecret && all.Secrets[key] != nil

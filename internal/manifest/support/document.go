@@ -22,9 +22,10 @@ ignored with ` + "`--ignore-node-name`" + `. The volume ` + "`kube-api-access-â€
 added to it, is left out with its mounts and a warning: a program that needs the API server's token does not find one.
 All of the manifest takes part in the pod's UID, also what is ignored.
 
-podrun reads documents of the kinds Pod, PodList, List, ConfigMap, Secret and PersistentVolumeClaim (apiVersion v1), and
+podrun reads documents of the kinds Pod, PodList, List, ConfigMap, Secret, PersistentVolumeClaim and PersistentVolume
+(apiVersion v1), CSIDriver (apiVersion storage.k8s.io/v1), and
 Deployment, ReplicaSet, StatefulSet and DaemonSet (apiVersion apps/v1), and Job and CronJob (apiVersion batch/v1;
-[below](#workloads-and-claims)). It passes over those that the [last table](#kinds-that-are-passed-over) lists, with a warning; any other kind is an error.
+[below](#workloads-claims-and-volumes)). It passes over those that the [last table](#kinds-that-are-passed-over) lists, with a warning; any other kind is an error.
 
 | Field | Supported | Warning | Remarks |
 | --- | --- | --- | --- |
@@ -40,7 +41,7 @@ podrun keeps annotations unchanged. Only these have a meaning for it; a name tha
 `
 
 const workloadHead = `
-## Workloads and claims
+## Workloads, claims and volumes
 
 The template of a workload is a Pod: the tables above hold for it. [workloads.md](workloads.md) says which pods a workload
 makes.

@@ -306,7 +306,7 @@ var volume = map[string]rule{
 	"name": yes(""), "emptyDir": yes(""), "hostPath": yes(""),
 	"secret": yes(""), "configMap": yes(""), "downwardAPI": yes(""), "projected": yes(""),
 	"nfs": yes("mounted with the machine's mount command"),
-	"persistentVolumeClaim": yes("a directory of that name that outlives the pod; " +
+	"persistentVolumeClaim": yes("a PersistentVolume by documents, or a directory of that name that outlives the pod; " +
 		"see podrun get volumes"),
 	"image":                yes("read-only; `volumeStatus` of the container's mounts has its digest"),
 	"iscsi":                never(noDriver),

@@ -14,7 +14,7 @@ import (
 	"podrun.io/podrun/internal/manifest/decode"
 )
 
-// workloadTypes are the types of workloads, and that of claims, in the order of the documentation.
+// workloadTypes are the types of workloads, and those of claims and volumes, in the order of the documentation.
 var workloadTypes = []reflect.Type{
 	reflect.TypeFor[appsv1.Deployment](),
 	reflect.TypeFor[appsv1.ReplicaSet](),
@@ -23,6 +23,7 @@ var workloadTypes = []reflect.Type{
 	reflect.TypeFor[batchv1.Job](),
 	reflect.TypeFor[batchv1.CronJob](),
 	reflect.TypeFor[v1.PersistentVolumeClaim](),
+	reflect.TypeFor[v1.PersistentVolume](),
 }
 
 // What holds for fields of several kinds.
@@ -118,10 +119,11 @@ var workloadTable = map[string]map[string]rule{
 		"kind": yes(""), "apiVersion": yes(""), "metadata": yes(""), "spec": yes(""), "status": ignored(ofPodrun),
 	},
 	"PersistentVolumeClaimSpec": {
-		"accessModes": yes("have no effect: all pods that name the claim share its directory"),
-		"selector":    ignored(noVolumes),
-		"resources":   yes("have no effect: the size of the directory is not limited"),
-		"volumeName":  ignored(noVolumes), "storageClassName": ignored(noVolumes),
+		"accessModes":               yes("of a claim that names a PersistentVolume; all pods share a directory"),
+		"selector":                  ignored(noVolumes),
+		"resources":                 yes("at most what a PersistentVolume has; the size of a directory is not limited"),
+		"volumeName":                yes("the PersistentVolume of that name; the claim is no directory then"),
+		"storageClassName":          ignored(noVolumes),
 		"volumeMode":                only("there are no block devices", "Filesystem"),
 		"dataSource":                never("nothing would fill the claim; fill its directory"),
 		"dataSourceRef":             never("nothing would fill the claim; fill its directory"),
@@ -138,8 +140,10 @@ var workload = map[string]rule{
 
 // fieldsOf returns the rules of the fields of a type; nil if it has none.
 func fieldsOf(t reflect.Type) map[string]rule {
-	if fields, ok := table[t.Name()]; ok {
-		return fields
+	for _, of := range []map[string]map[string]rule{table, volumeTable} {
+		if fields, ok := of[t.Name()]; ok {
+			return fields
+		}
 	}
 	return workloadTable[t.Name()]
 }
@@ -155,6 +159,7 @@ func CheckWorkload(value any, t reflect.Type) (errs, warnings []decode.Error) {
 		path = "spec.jobTemplate." + path
 	}
 	c.outerAnnotations(object, outer{own: ownAnnotations[t.Name()], template: path})
+	c.namedVolumes(spec)
 	if t == reflect.TypeFor[batchv1.CronJob]() {
 		job, _ := spec["jobTemplate"].(map[string]any)
 		c.outerAnnotations(job, outer{path: "spec.jobTemplate.", template: path})

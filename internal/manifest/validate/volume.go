@@ -53,13 +53,13 @@ func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
 	judge("emptyDir", s.EmptyDir != nil,
 		func(at *field.Path) field.ErrorList { return validateEmptyDir(s.EmptyDir, at) })
 	judge("hostPath", s.HostPath != nil,
-		func(at *field.Path) field.ErrorList { return validateHostPath(s.HostPath, at) })
+		func(at *field.Path) field.ErrorList { return HostPath(s.HostPath, at) })
 	judge("secret", s.Secret != nil, func(at *field.Path) field.ErrorList {
 		return slices.Concat(named(s.Secret.SecretName, at.Child("secretName")),
 			validateMode(s.Secret.DefaultMode, at.Child("defaultMode")),
 			validateItems(s.Secret.Items, at.Child("items")))
 	})
-	judge("nfs", s.NFS != nil, func(at *field.Path) field.ErrorList { return validateNFS(s.NFS, at) })
+	judge("nfs", s.NFS != nil, func(at *field.Path) field.ErrorList { return NFS(s.NFS, at) })
 	judge("persistentVolumeClaim", s.PersistentVolumeClaim != nil, func(at *field.Path) field.ErrorList {
 		return validateClaim(s.PersistentVolumeClaim, at)
 	})
@@ -129,9 +129,9 @@ func named(name string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// validateNFS validates an NFS volume. It also checks that the server has the form of a host name
+// NFS validates an NFS volume. It also checks that the server has the form of a host name
 // or address, because it is an argument of the machine's mount command.
-func validateNFS(n *v1.NFSVolumeSource, path *field.Path) field.ErrorList {
+func NFS(n *v1.NFSVolumeSource, path *field.Path) field.ErrorList {
 	errs := slices.Concat(named(n.Server, path.Child("server")), named(n.Path, path.Child("path")))
 	if n.Server != "" {
 		if _, err := pod.ServerName(n.Server); err != nil {
@@ -173,7 +173,8 @@ func validateEmptyDir(e *v1.EmptyDirVolumeSource, path *field.Path) field.ErrorL
 	return errs
 }
 
-func validateHostPath(h *v1.HostPathVolumeSource, at *field.Path) field.ErrorList {
+// HostPath validates a hostPath volume.
+func HostPath(h *v1.HostPathVolumeSource, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if h.Path == "" {
 		errs = append(errs, field.Required(at.Child("path"), ""))

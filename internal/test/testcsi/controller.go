@@ -17,10 +17,18 @@ import (
 func (d *Driver) ControllerGetCapabilities(
 	context.Context, *csi.ControllerGetCapabilitiesRequest,
 ) (*csi.ControllerGetCapabilitiesResponse, error) {
-	rpc := &csi.ControllerServiceCapability_RPC{Type: csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME}
-	return &csi.ControllerGetCapabilitiesResponse{Capabilities: []*csi.ControllerServiceCapability{
-		{Type: &csi.ControllerServiceCapability_Rpc{Rpc: rpc}},
-	}}, nil
+	all := []csi.ControllerServiceCapability_RPC_Type{csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME}
+	if d.Attaches {
+		all = append(all, csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME)
+	}
+	out := &csi.ControllerGetCapabilitiesResponse{}
+	for _, t := range all {
+		rpc := &csi.ControllerServiceCapability_RPC{Type: t}
+		out.Capabilities = append(out.Capabilities, &csi.ControllerServiceCapability{
+			Type: &csi.ControllerServiceCapability_Rpc{Rpc: rpc},
+		})
+	}
+	return out, nil
 }
 
 // CreateVolume implements csi.ControllerServer. The name of a volume is its ID.
@@ -30,7 +38,7 @@ func (d *Driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*c
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	dir, size := d.volume(r.GetName()), strconv.FormatInt(r.GetCapacityRange().GetRequiredBytes(), 10)
+	dir, size := d.VolumeDir(r.GetName()), strconv.FormatInt(r.GetCapacityRange().GetRequiredBytes(), 10)
 	if of, err := os.ReadFile(dir + ".size"); err == nil && string(of) != size {
 		return nil, status.Error(codes.AlreadyExists, "it has another size")
 	}
@@ -52,7 +60,7 @@ func (d *Driver) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*c
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, path := range []string{d.volume(r.GetVolumeId()), d.volume(r.GetVolumeId()) + ".size"} {
+	for _, path := range []string{d.VolumeDir(r.GetVolumeId()), d.VolumeDir(r.GetVolumeId()) + ".size"} {
 		if err := os.RemoveAll(path); err != nil {
 			return nil, err
 		}
@@ -67,7 +75,7 @@ func (d *Driver) ValidateVolumeCapabilities(
 	if err := missing(r.GetVolumeId() != "", len(r.GetVolumeCapabilities()) > 0); err != nil {
 		return nil, err
 	}
-	if !exists(d.volume(r.GetVolumeId())) {
+	if !exists(d.VolumeDir(r.GetVolumeId())) {
 		return nil, status.Error(codes.NotFound, "no such volume")
 	}
 	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{

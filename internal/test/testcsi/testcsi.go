@@ -3,7 +3,8 @@
 // mount of a volume as it is when it ends, and says NOT_FOUND of one that it has unpublished. csi-sanity accepts it.
 //
 // A test makes it answer otherwise by a file in its directory: fail-CALL contains the number of the code with which
-// CALL fails, and as long as there is a file hang-CALL the call does not return.
+// CALL fails, and as long as there is a file hang-CALL the call does not return. The file calls has the names of the
+// calls that have come, a line each, and last-CALL the request of the last one.
 //
 // Begin reading at Driver.
 package testcsi
@@ -29,6 +30,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -51,6 +54,8 @@ type Driver struct {
 	Stages bool
 	// Groups makes the driver give volumes to the pod's group.
 	Groups bool
+	// Attaches makes the controller say that volumes must be attached.
+	Attaches bool
 
 	mu sync.Mutex // one call at a time changes mounts
 }
@@ -124,7 +129,49 @@ func (d *Driver) intercept(ctx context.Context, r any, info *grpc.UnaryServerInf
 		}
 		return nil, status.Error(codes.Code(code), "as the test wants")
 	}
+	if err := d.remember(call, r); err != nil {
+		return nil, err
+	}
 	return h(ctx, r)
+}
+
+// remember writes down that a call came, and with what.
+func (d *Driver) remember(call string, r any) error {
+	m, is := r.(proto.Message)
+	if !is || !strings.HasPrefix(call, "Node") {
+		return nil
+	}
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := sys.WriteFile(d.Path("last-"+call), text, 0o600); err != nil {
+		return err
+	}
+	calls, err := os.OpenFile(d.Path("calls"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer calls.Close()
+	_, err = calls.WriteString(call + "\n")
+	return err
+}
+
+// Calls returns how often a call has come that was not to fail.
+func (d *Driver) Calls(call string) int {
+	text, err := os.ReadFile(d.Path("calls"))
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		if line == call+"\n" {
+			n++
+		}
+	}
+	return n
 }
 
 // GetInfo implements registration.RegistrationServer.
@@ -201,8 +248,8 @@ func missing(fields ...bool) error {
 	return nil
 }
 
-// volume returns the directory of a volume. An ID is any string.
-func (d *Driver) volume(id string) string {
+// VolumeDir returns the directory of a volume. An ID is any string.
+func (d *Driver) VolumeDir(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return filepath.Join(d.Dir, "volumes", hex.EncodeToString(sum[:]))
 }
@@ -246,7 +293,7 @@ func (d *Driver) NodePublishVolume(
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	from := d.volume(r.GetVolumeId())
+	from := d.VolumeDir(r.GetVolumeId())
 	if r.GetVolumeContext()["csi.storage.k8s.io/ephemeral"] == "true" {
 		if r.GetVolumeContext()["csi.storage.k8s.io/pod.name"] == "" {
 			return nil, status.Error(codes.InvalidArgument, "the pod is not named")
@@ -297,7 +344,7 @@ func (d *Driver) NodeUnpublishVolume(
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	dir := d.volume(r.GetVolumeId())
+	dir := d.VolumeDir(r.GetVolumeId())
 	if !exists(dir) {
 		return nil, status.Error(codes.NotFound, "no such volume")
 	}
@@ -322,10 +369,10 @@ func (d *Driver) NodeStageVolume(
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !exists(d.volume(r.GetVolumeId())) {
+	if !exists(d.VolumeDir(r.GetVolumeId())) {
 		return nil, status.Error(codes.NotFound, "no such volume")
 	}
-	return &csi.NodeStageVolumeResponse{}, bind(d.volume(r.GetVolumeId()), r.GetStagingTargetPath(), false)
+	return &csi.NodeStageVolumeResponse{}, bind(d.VolumeDir(r.GetVolumeId()), r.GetStagingTargetPath(), false)
 }
 
 // NodeUnstageVolume implements csi.NodeServer. Unlike a published volume's, its directory is not the driver's.
@@ -350,7 +397,7 @@ func (d *Driver) NodeGetVolumeStats(
 	if err := missing(r.GetVolumeId() != "", r.GetVolumePath() != ""); err != nil {
 		return nil, err
 	}
-	if !exists(d.volume(r.GetVolumeId())) || !exists(r.GetVolumePath()) {
+	if !exists(d.VolumeDir(r.GetVolumeId())) || !exists(r.GetVolumePath()) {
 		return nil, status.Error(codes.NotFound, "no such volume")
 	}
 	bytes := &csi.VolumeUsage{Unit: csi.VolumeUsage_BYTES, Total: 1 << 30, Used: 1 << 20, Available: 1<<30 - 1<<20}

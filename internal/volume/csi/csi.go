@@ -1,6 +1,6 @@
 // Package csi publishes volumes of CSI drivers for pods, as the kubelet does on its node: inline volumes
-// (volumes[].csi). Drivers register by a socket, through package pluginregistry, and are called when a container
-// that mounts such a volume starts, and when its pod is gone.
+// (volumes[].csi), and those of PersistentVolumes, which it stages first. Drivers register by a socket, through package
+// pluginregistry, and are called when a container that mounts such a volume starts, and when its pod is gone.
 //
 // What a driver has been called for is recorded before the call, so that the volume is unpublished whatever happens
 // in between: podrun or the driver killed, the machine without power. A call that a driver does not answer blocks
@@ -59,6 +59,7 @@ type Options struct {
 type Drivers struct {
 	o       Options
 	records *store
+	stages  *stages
 	// attention makes Run look at the records; its capacity is 1.
 	attention chan struct{}
 
@@ -95,8 +96,9 @@ func New(o Options) *Drivers {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	records := newStore(o.Dirs)
 	return &Drivers{
-		o: o, records: newStore(o.Dirs), attention: make(chan struct{}, 1),
+		o: o, records: records, stages: newStages(o.Dir, records), attention: make(chan struct{}, 1),
 		drivers: map[string]*driver{}, calls: map[string]*call{}, renewed: map[string]Request{}, late: map[string]int{},
 	}
 }

@@ -3,8 +3,6 @@ package csi
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,11 +32,13 @@ const (
 	releasePatience = 10 * time.Second
 )
 
-// Request asks for an inline volume of a pod.
+// Request asks for a volume of a pod.
 type Request struct {
 	Pod    *v1.Pod
 	Volume string // its name in the pod
 	Source *v1.CSIVolumeSource
+	// Persistent is what a PersistentVolume has beyond an inline volume; nil: it is an inline one.
+	Persistent *Persistent
 	// Secrets are the data of the Secret that the source names.
 	Secrets map[string]string
 	// Driver is the driver's CSIDriver document; nil if there is none.
@@ -57,9 +57,14 @@ type Published struct {
 // record returns the record of the volume before the driver is known. The ID has the kubelet's form. Unlike there a
 // manifest may give the UID, so that the two parts must be distinct.
 func (r Request) record() Record {
-	sum := sha256.Sum256([]byte(string(r.Pod.UID) + "/" + r.Volume))
+	if v := r.Persistent; v != nil {
+		return Record{
+			Driver: r.Source.Driver, ID: v.Handle, UID: r.Pod.UID, Pod: pod.KeyOf(r.Pod), Volume: r.Volume,
+			PersistentVolume: v.Name, Claim: v.Claim, ReadOnly: r.readOnly(),
+		}
+	}
 	return Record{
-		Driver: r.Source.Driver, ID: "csi-" + hex.EncodeToString(sum[:]),
+		Driver: r.Source.Driver, ID: "csi-" + digest(string(r.Pod.UID)+"/"+r.Volume),
 		UID: r.Pod.UID, Pod: pod.KeyOf(r.Pod), Volume: r.Volume,
 	}
 }
@@ -72,7 +77,13 @@ func (r Request) refused() error {
 		return r.Lacks // without a document the driver answers for itself
 	}
 	spec := r.Driver.Spec
-	if !slices.Contains(spec.VolumeLifecycleModes, pod.VolumeEphemeral) {
+	switch inline := r.Persistent == nil; {
+	case !inline && !slices.Contains(spec.VolumeLifecycleModes, pod.VolumePersistent):
+		return fmt.Errorf("the CSIDriver %s has no volumeLifecycleMode Persistent, which PersistentVolumes need", r.Driver.Name)
+	case !inline && (spec.AttachRequired == nil || *spec.AttachRequired):
+		return fmt.Errorf("the CSIDriver %s has attachRequired, which is true if it is left out: its controller attaches "+
+			"volumes to machines, and podrun calls none", r.Driver.Name)
+	case inline && !slices.Contains(spec.VolumeLifecycleModes, pod.VolumeEphemeral):
 		return fmt.Errorf("the CSIDriver %s has no volumeLifecycleMode Ephemeral, which inline volumes need", r.Driver.Name)
 	}
 	if len(spec.TokenRequests) > 0 {
@@ -89,17 +100,24 @@ func (d *Drivers) Publish(ctx context.Context, r Request) (Published, error) {
 	if err != nil {
 		return Published{}, err
 	}
+	if found && before.Published && !before.Released {
+		mounted, err := isMounted(before.Target)
+		if same := r.isOf(before); same && mounted && err == nil {
+			d.Renew(r)
+		}
+		if err != nil || mounted {
+			return Published{before.Target, r.readOnly()}, err
+		}
+	}
+	if found && !r.isOf(before) { // its document names another volume now, and this one is not mounted
+		before.Released = true
+		if err := d.records.update(before, func(r *Record) { r.Released = true }); err != nil {
+			return Published{}, err
+		}
+	}
 	if found && before.Released {
 		if err := d.do(ctx, before, unpublishing, d.unpublish); err != nil {
 			return Published{}, fmt.Errorf("it is not unpublished yet for the pod that had it before: %w", err)
-		}
-		found = false
-	}
-	if found && before.Published {
-		mounted, err := isMounted(before.Target)
-		if err != nil || mounted {
-			d.Renew(r)
-			return Published{before.Target, r.readOnly()}, err
 		}
 	}
 	if err := r.refused(); err != nil {
@@ -112,13 +130,20 @@ func (d *Drivers) Publish(ctx context.Context, r Request) (Published, error) {
 	d.Renew(r)
 	record := r.record()
 	record.Socket, record.Target = with.endpoint, d.target(r)
+	if found && !before.Released {
+		record.Staging = before.Staging // also if the driver stages nothing any more
+	}
 	return Published{record.Target, r.readOnly()}, d.do(ctx, record, publishing,
 		func(ctx context.Context, record Record) error { return d.publish(ctx, with, r, record) })
 }
 
 // target returns where a volume is mounted, which is where the kubelet has it: drivers have that directory.
 func (d *Drivers) target(r Request) string {
-	return filepath.Join(d.o.Dir, "pods", string(r.Pod.UID), "volumes", "kubernetes.io~csi", r.Volume, "mount")
+	name := r.Volume
+	if r.Persistent != nil {
+		name = r.Persistent.Name
+	}
+	return filepath.Join(d.o.Dir, "pods", string(r.Pod.UID), "volumes", "kubernetes.io~csi", name, "mount")
 }
 
 // driver returns the driver with a name.
@@ -152,7 +177,7 @@ func (r Request) ownable(with *driver) bool {
 	case policy == pod.FSGroupFile:
 		return true
 	}
-	return r.fsType() != ""
+	return r.fsType() != "" && (r.Persistent == nil || r.Persistent.oneNode())
 }
 
 func (r Request) fsType() string {
@@ -164,7 +189,13 @@ func (r Request) fsType() string {
 
 // publish calls the driver. It records the volume first.
 func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record Record) error {
-	recorded, err := d.records.create(record)
+	var recorded bool
+	var err error
+	if r.Persistent == nil {
+		recorded, err = d.records.create(record)
+	} else {
+		recorded, err = d.stages.stage(ctx, with, r, &record)
+	}
 	if err != nil {
 		return err
 	}
@@ -183,36 +214,52 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 		}
 		return err
 	}
-	if !recorded && !uncertain(err) {
+	if !recorded && !uncertain(err) && record.Staging == "" {
 		err = errors.Join(err, d.records.forget(record))
 	}
 	return failed(record.Driver, "NodePublishVolume", err)
 }
 
-// message returns the request of the call NodePublishVolume.
-func (r Request) message(with *driver, record Record) message {
-	p := publication{
-		id: record.ID, target: record.Target, fsType: r.fsType(), mode: modeSingleNodeWriter, readOnly: r.readOnly(),
-		secrets: r.Secrets,
-	}
+// publication returns what the calls NodePublishVolume and NodeStageVolume have in common.
+func (r Request) publication(with *driver, record Record) publication {
+	p := publication{id: record.ID, staging: record.Staging, fsType: r.fsType(), mode: modeSingleNodeWriter}
 	if with.can[singleNodeMultiWriter] {
 		p.mode = modeSingleNodeMultiWriter
+	}
+	if r.Persistent != nil {
+		p.mode, p.flags = r.Persistent.mode(with), r.Persistent.MountOptions
 	}
 	if s := r.Pod.Spec.SecurityContext; with.can[volumeMountGroup] && s != nil && s.FSGroup != nil {
 		p.group = strconv.FormatInt(*s.FSGroup, 10)
 	}
+	p.context = maps.Clone(r.Source.VolumeAttributes)
+	return p
+}
+
+// message returns the request of the call NodePublishVolume.
+func (r Request) message(with *driver, record Record) message {
+	p := r.publication(with, record)
+	p.target, p.readOnly, p.secrets = record.Target, r.readOnly(), r.Secrets
+	if r.Persistent != nil && !r.podInfo() {
+		return p.encode()
+	}
 	attributes := map[string]string{}
-	maps.Copy(attributes, r.Source.VolumeAttributes)
-	// Whatever podInfoOnMount says: drivers of inline volumes do not work without.
+	maps.Copy(attributes, p.context)
+	// For inline volumes whatever podInfoOnMount says: their drivers do not work without.
 	maps.Copy(attributes, map[string]string{
 		"csi.storage.k8s.io/pod.name":            r.Pod.Name,
 		"csi.storage.k8s.io/pod.namespace":       r.Pod.Namespace,
 		"csi.storage.k8s.io/pod.uid":             string(r.Pod.UID),
 		"csi.storage.k8s.io/serviceAccount.name": cmp.Or(r.Pod.Spec.ServiceAccountName, "default"),
-		"csi.storage.k8s.io/ephemeral":           "true",
+		"csi.storage.k8s.io/ephemeral":           strconv.FormatBool(r.Persistent == nil),
 	})
 	p.context = attributes
 	return p.encode()
+}
+
+// podInfo reports whether the CSIDriver document wants information about pods.
+func (r Request) podInfo() bool {
+	return r.Driver != nil && r.Driver.Spec.PodInfoOnMount != nil && *r.Driver.Spec.PodInfoOnMount
 }
 
 // failed returns the error of a call with the names of driver and call.
@@ -276,9 +323,9 @@ func (d *Drivers) unpublish(ctx context.Context, r Record) error {
 		}
 		defer conn.Close()
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	calling, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = invoke(ctx, conn, "NodeUnpublishVolume", unpublication(r.ID, r.Target))
+	_, err = invoke(calling, conn, "NodeUnpublishVolume", unpublication(r.ID, r.Target))
 	if err != nil && status.Code(err) != codes.NotFound {
 		return failed(r.Driver, "NodeUnpublishVolume", err)
 	}
@@ -288,7 +335,14 @@ func (d *Drivers) unpublish(ctx context.Context, r Record) error {
 	case mounted:
 		return failed(r.Driver, "NodeUnpublishVolume", fmt.Errorf("it succeeded, but %s is still mounted", r.Target))
 	}
-	return d.records.forget(r)
+	if r.PersistentVolume == "" {
+		return d.records.forget(r)
+	}
+	if err := d.stages.unstage(ctx, conn, r); err != nil {
+		return err
+	}
+	d.change() // who waits for a volume that one pod can have
+	return nil
 }
 
 // isMounted reports whether something is mounted at a path. It does not access that.

@@ -2,6 +2,8 @@ package csi
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +31,12 @@ type Record struct {
 	UID    pod.UID `json:"uid"`
 	Pod    pod.Key `json:"pod"`
 	Volume string  `json:"volume"` // its name in the pod
+	// PersistentVolume is its name if it has one, Claim is that of its claim, ReadOnly what both say, and Staging where
+	// it is staged, for all pods of the machine; empty if it is not.
+	PersistentVolume string `json:"persistentVolume,omitempty"`
+	Claim            string `json:"claim,omitempty"`
+	ReadOnly         bool   `json:"readOnly,omitempty"`
+	Staging          string `json:"staging,omitempty"`
 	// Published is set when the driver has confirmed that it is mounted, and it belongs to the pod's fsGroup.
 	Published bool `json:"published,omitempty"`
 	// Released is set when the pod is gone: the volume is to be unpublished, also before a pod with the same UID
@@ -38,8 +46,21 @@ type Record struct {
 
 const suffix = ".json"
 
-// file returns the name of the record's file. There is no "_" in the name of a volume.
-func (r Record) file() string { return string(r.UID) + "_" + r.Volume + suffix }
+// file returns the name of the record's file. There is no "_" in the name of a volume, and the name of an inline one is
+// shorter than a hash. The name of a PersistentVolume may be too long for a file's.
+func (r Record) file() string {
+	name := r.Volume
+	if r.PersistentVolume != "" {
+		name = digest(r.PersistentVolume)
+	}
+	return string(r.UID) + "_" + name + suffix
+}
+
+// digest returns the SHA-256 of a text in hexadecimal digits.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
 
 // store has the records, a file each.
 type store struct {

@@ -16,10 +16,13 @@ const getVolumeStats capability = 2
 // ErrNoStats is that a driver does not measure the volume, or cannot now.
 var ErrNoStats = errors.New("no statistics of the volume")
 
-// Usage asks the driver of a pod's inline volume how large that is and how much of it is in use. What the driver does
+// Usage asks the driver of a pod's volume how large that is and how much of it is in use. What the driver does
 // not say is 0.
 func (d *Drivers) Usage(ctx context.Context, uid pod.UID, volume string) (fs sys.FS, used pod.Space, err error) {
 	r, found, err := d.records.read(Record{UID: uid, Volume: volume})
+	if err == nil && !found {
+		r, found, err = d.records.persistent(uid, func(r Record) bool { return r.Volume == volume })
+	}
 	if err != nil {
 		return fs, used, err
 	}

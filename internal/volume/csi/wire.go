@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -99,10 +100,13 @@ func (codec) Unmarshal(text []byte, v any) error {
 	return nil
 }
 
-// invoke calls a driver's node service.
+// invoke calls a driver's node service, or another one that the call names.
 func invoke(ctx context.Context, conn *grpc.ClientConn, call string, m message, o ...grpc.CallOption) (message, error) {
+	if !strings.Contains(call, "/") {
+		call = "Node/" + call
+	}
 	var answer message
-	err := conn.Invoke(ctx, "/csi.v1.Node/"+call, m, &answer, append(o, grpc.ForceCodec(codec{}))...)
+	err := conn.Invoke(ctx, "/csi.v1."+call, m, &answer, append(o, grpc.ForceCodec(codec{}))...)
 	return answer, err
 }
 
@@ -110,19 +114,31 @@ func invoke(ctx context.Context, conn *grpc.ClientConn, call string, m message, 
 type capability uint64
 
 const (
+	stageUnstage          capability = 1
 	singleNodeMultiWriter capability = 5
 	volumeMountGroup      capability = 6
+)
+
+// What a driver's other services say that they have, in answers of the same form: a PluginCapability.Service.Type, and
+// a ControllerServiceCapability.RPC.Type.
+const (
+	controllerService      capability = 1
+	publishUnpublishVolume capability = 2
 )
 
 // accessMode is a VolumeCapability.AccessMode.Mode.
 type accessMode uint64
 
 const (
-	modeSingleNodeWriter      accessMode = 1
-	modeSingleNodeMultiWriter accessMode = 7
+	modeSingleNodeWriter       accessMode = 1
+	modeMultiNodeReaderOnly    accessMode = 3
+	modeMultiNodeMultiWriter   accessMode = 5
+	modeSingleNodeSingleWriter accessMode = 6
+	modeSingleNodeMultiWriter  accessMode = 7
 )
 
-// capabilities reads a NodeGetCapabilitiesResponse.
+// capabilities reads a NodeGetCapabilitiesResponse, a GetPluginCapabilitiesResponse or a
+// ControllerGetCapabilitiesResponse.
 func (m message) capabilities() (map[capability]bool, error) {
 	all := map[capability]bool{}
 	var errs []error
@@ -157,24 +173,37 @@ func (m message) nodeID() (id string, err error) {
 	return id, err
 }
 
-// publication is a NodePublishVolumeRequest.
+// publication is a NodePublishVolumeRequest or, as far as that has it, a NodeStageVolumeRequest.
 type publication struct {
-	id, target, fsType, group string
-	mode                      accessMode
-	readOnly                  bool
-	secrets, context          map[string]string
+	id, staging, target, fsType, group string
+	flags                              []string
+	mode                               accessMode
+	readOnly                           bool
+	secrets, context                   map[string]string
+}
+
+// capability returns the VolumeCapability.
+func (p publication) capability() message {
+	mount := message(nil).text(1, p.fsType)
+	for _, flag := range p.flags {
+		mount = mount.within(2, message(flag))
+	}
+	return message(nil).within(2, mount.text(3, p.group)).within(3, message(nil).number(1, uint64(p.mode)))
+}
+
+func (p publication) encodeStage() message {
+	return message(nil).text(1, p.id).text(3, p.staging).within(4, p.capability()).
+		pairs(5, p.secrets).pairs(6, p.context)
 }
 
 func (p publication) encode() message {
-	mount := message(nil).text(1, p.fsType).text(3, p.group)
-	can := message(nil).within(2, mount).within(3, message(nil).number(1, uint64(p.mode)))
 	var readOnly uint64
 	if p.readOnly {
 		readOnly = 1
 	}
-	return message(nil).text(1, p.id).text(4, p.target).within(5, can).number(6, readOnly).
-		pairs(7, p.secrets).pairs(8, p.context)
+	return message(nil).text(1, p.id).text(3, p.staging).text(4, p.target).within(5, p.capability()).
+		number(6, readOnly).pairs(7, p.secrets).pairs(8, p.context)
 }
 
-// unpublication encodes a NodeUnpublishVolumeRequest.
+// unpublication encodes a NodeUnpublishVolumeRequest or, with where it is staged, a NodeUnstageVolumeRequest.
 func unpublication(id, target string) message { return message(nil).text(1, id).text(2, target) }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
@@ -35,6 +36,22 @@ func TestWire(t *testing.T) {
 			t.Errorf("%v, %v; want %v", &got, err, want)
 		}
 	}
+	s := publication{
+		id: "id", staging: "/staging", fsType: "ext4", group: "1000", flags: []string{"noatime", ""}, mode: modeSingleNodeSingleWriter,
+		secrets: map[string]string{"k": "v"}, context: map[string]string{"a": "b"},
+	}
+	var stage csi.NodeStageVolumeRequest
+	if err := proto.Unmarshal(s.encodeStage(), &stage); err != nil || !proto.Equal(&stage, &csi.NodeStageVolumeRequest{
+		VolumeId: "id", StagingTargetPath: "/staging", Secrets: s.secrets, VolumeContext: s.context,
+		VolumeCapability: &csi.VolumeCapability{
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{
+				FsType: "ext4", VolumeMountGroup: "1000", MountFlags: s.flags,
+			}},
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER},
+		},
+	}) {
+		t.Errorf("%v, %v", &stage, err)
+	}
 	var empty csi.NodePublishVolumeRequest
 	if err := proto.Unmarshal(publication{}.encode(), &empty); err != nil || empty.GetVolumeCapability().GetMount() == nil {
 		t.Errorf("%v, %v", &empty, err)
@@ -60,6 +77,25 @@ func TestWire(t *testing.T) {
 	}
 	if can, err := message(text).capabilities(); err != nil || !reflect.DeepEqual(can, map[capability]bool{volumeMountGroup: true, singleNodeMultiWriter: true}) {
 		t.Errorf("%v, %v", can, err)
+	}
+}
+
+// TestAccessModes: what a driver is told of the first access mode, without and with the modes of one machine.
+func TestAccessModes(t *testing.T) {
+	t.Parallel()
+	without, with := &driver{}, &driver{can: map[capability]bool{singleNodeMultiWriter: true}}
+	for mode, want := range map[v1.PersistentVolumeAccessMode][2]csi.VolumeCapability_AccessMode_Mode{
+		v1.ReadWriteOnce:    {csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER},
+		v1.ReadOnlyMany:     {csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY, csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY},
+		v1.ReadWriteMany:    {csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER},
+		v1.ReadWriteOncePod: {csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER},
+	} {
+		p := &Persistent{Modes: []v1.PersistentVolumeAccessMode{mode, v1.ReadWriteMany}}
+		for i, d := range []*driver{without, with} {
+			if got := csi.VolumeCapability_AccessMode_Mode(p.mode(d)); got != want[i] {
+				t.Errorf("%s: %v, want %v", mode, got, want[i])
+			}
+		}
 	}
 }
 

@@ -1,6 +1,6 @@
-// Package objects validates the objects beside the pods of a manifest, ConfigMaps, Secrets and CSIDrivers, by
-// Kubernetes' rules. It reads none and gives none a default; package validate validates pods. Begin reading at
-// ConfigMap.
+// Package objects validates the objects beside the pods of a manifest, ConfigMaps, Secrets, CSIDrivers and
+// PersistentVolumes, by Kubernetes' rules. It reads none and gives none a default; package validate validates pods.
+// Begin reading at ConfigMap.
 package objects
 
 import (

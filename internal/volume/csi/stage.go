@@ -1,0 +1,248 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// Persistent is what a PersistentVolume has beyond an inline volume.
+type Persistent struct {
+	Name, Claim string
+	// Handle is the driver's name for the volume.
+	Handle       string
+	Modes        []v1.PersistentVolumeAccessMode
+	MountOptions []string
+	// StageSecrets are for staging the volume.
+	StageSecrets map[string]string
+}
+
+// isOf reports whether a record is that of the volume, not of one that the same document named before.
+func (r Request) isOf(before Record) bool {
+	now := r.record()
+	return now.Driver == before.Driver && now.ID == before.ID
+}
+
+// has reports whether the volume has one of the access modes.
+func (v *Persistent) has(modes ...v1.PersistentVolumeAccessMode) bool {
+	return slices.ContainsFunc(v.Modes, func(m v1.PersistentVolumeAccessMode) bool { return slices.Contains(modes, m) })
+}
+
+// oneNode reports whether the volume may be written to by one machine alone.
+func (v *Persistent) oneNode() bool { return v.has(v1.ReadWriteOnce, v1.ReadWriteOncePod) }
+
+// mode returns what a driver is told of the first access mode, as by the kubelet.
+func (v *Persistent) mode(with *driver) accessMode {
+	first := v1.ReadWriteOnce
+	if len(v.Modes) > 0 {
+		first = v.Modes[0]
+	}
+	switch first {
+	case v1.ReadOnlyMany:
+		return modeMultiNodeReaderOnly
+	case v1.ReadWriteMany:
+		return modeMultiNodeMultiWriter
+	}
+	switch { // a driver that has one of these modes has both
+	case !with.can[singleNodeMultiWriter]:
+		return modeSingleNodeWriter
+	case first == v1.ReadWriteOncePod:
+		return modeSingleNodeSingleWriter
+	}
+	return modeSingleNodeMultiWriter
+}
+
+// stages has the volumes that are staged, each once for all pods of the machine.
+type stages struct {
+	dir     string // Options.Dir
+	records *store
+
+	mu   sync.Mutex
+	done map[string]*driver     // who has staged in this process, by where
+	busy map[string]*sync.Mutex // held while a volume is recorded, staged or unstaged, by where it is
+}
+
+func newStages(dir string, records *store) *stages {
+	return &stages{dir: dir, records: records, done: map[string]*driver{}, busy: map[string]*sync.Mutex{}}
+}
+
+// path returns where a volume is staged, which is where the kubelet has it.
+func (s *stages) path(r Record) string {
+	return filepath.Join(s.dir, "plugins", "kubernetes.io", "csi", r.Driver, digest(r.ID), "globalmount")
+}
+
+// lock waits until nobody else records, stages or unstages a volume, and returns the end of that.
+func (s *stages) lock(at string) (unlock func()) {
+	s.mu.Lock()
+	m := s.busy[at]
+	if m == nil {
+		m = &sync.Mutex{}
+		s.busy[at] = m
+	}
+	s.mu.Unlock()
+	m.Lock()
+	return m.Unlock
+}
+
+// stage records the volume, and makes its driver stage it if drivers like it do and it has not for another pod. The
+// record then says where.
+func (s *stages) stage(ctx context.Context, with *driver, r Request, record *Record) (recorded bool, err error) {
+	if err := r.attached(ctx, with); err != nil {
+		return false, err
+	}
+	at := s.path(*record)
+	defer s.lock(at)()
+	others, err := s.records.others(*record)
+	if r.Persistent.has(v1.ReadWriteOncePod) {
+		if err != nil {
+			return false, err
+		}
+		if len(others) > 0 {
+			return false, fmt.Errorf("it is ReadWriteOncePod, and the pod %s has it", others[0].Pod)
+		}
+	}
+	if with.can[stageUnstage] {
+		record.Staging = at
+	}
+	if recorded, err = s.records.create(*record); err != nil || !with.can[stageUnstage] {
+		return recorded, err
+	}
+	s.mu.Lock()
+	done := s.done[at] == with
+	s.mu.Unlock()
+	if done {
+		return recorded, nil
+	}
+	if err := os.MkdirAll(at, layout.ModePlugins); err != nil {
+		return recorded, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	p := r.publication(with, *record)
+	p.secrets = r.Persistent.StageSecrets
+	if _, err = invoke(ctx, with.conn, "NodeStageVolume", p.encodeStage()); err == nil {
+		s.mu.Lock()
+		s.done[at] = with
+		s.mu.Unlock()
+		return recorded, nil
+	}
+	if !recorded && !uncertain(err) {
+		if len(others) == 0 {
+			removeStaging(at)
+		}
+		err = errors.Join(err, s.records.forget(*record))
+	}
+	return recorded, failed(record.Driver, "NodeStageVolume", err)
+}
+
+// attached returns an error if the driver says that its controller attaches volumes to machines. Where there is a
+// CSIDriver document, that says whether it does.
+func (r Request) attached(ctx context.Context, with *driver) error {
+	if r.Driver != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for _, ask := range []struct {
+		call string
+		of   capability
+	}{{"Identity/GetPluginCapabilities", controllerService}, {"Controller/ControllerGetCapabilities", publishUnpublishVolume}} {
+		answer, err := invoke(ctx, with.conn, ask.call, nil)
+		if err != nil && uncertain(err) {
+			return failed(r.Source.Driver, ask.call, err)
+		}
+		can, malformed := answer.capabilities()
+		if err != nil || malformed != nil || !can[ask.of] {
+			return nil
+		}
+	}
+	return fmt.Errorf("the CSI driver %s attaches volumes to machines by its controller (PUBLISH_UNPUBLISH_VOLUME), and podrun "+
+		"does not call that; if it need not, say so by attachRequired: false in a CSIDriver document", r.Source.Driver)
+}
+
+// unstage makes the driver unstage a volume that is unpublished, if no other pod has it, and forgets it.
+func (s *stages) unstage(ctx context.Context, conn *grpc.ClientConn, r Record) error {
+	defer s.lock(s.path(r))()
+	others, err := s.records.others(r)
+	if err != nil {
+		return err // one that cannot be read may be another pod's
+	}
+	if r.Staging == "" || slices.ContainsFunc(others, func(o Record) bool { return o.Staging == r.Staging }) {
+		return s.records.forget(r)
+	}
+	s.mu.Lock()
+	delete(s.done, r.Staging)
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = invoke(ctx, conn, "NodeUnstageVolume", message(nil).text(1, r.ID).text(2, r.Staging))
+	switch status.Code(err) {
+	case codes.OK, codes.NotFound, codes.Unimplemented: // a driver that stages nothing any more has nothing staged
+	default:
+		return failed(r.Driver, "NodeUnstageVolume", err)
+	}
+	switch mounted, err := isMounted(r.Staging); {
+	case err != nil:
+		return err
+	case mounted:
+		return failed(r.Driver, "NodeUnstageVolume", fmt.Errorf("it succeeded, but %s is still mounted", r.Staging))
+	}
+	removeStaging(r.Staging)
+	return s.records.forget(r)
+}
+
+// removeStaging removes the directories that were made for staging a volume, unless they are not empty.
+func removeStaging(dir string) {
+	for range 3 { // …/DRIVER/HASH/globalmount
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// others returns the records of other pods that have the same PersistentVolume's volume. With an error there may be
+// more.
+func (s *store) others(than Record) ([]Record, error) {
+	all, err := s.list("")
+	return slices.DeleteFunc(all, func(r Record) bool {
+		return r.PersistentVolume == "" || r.Driver != than.Driver || r.ID != than.ID || r.file() == than.file()
+	}), err
+}
+
+// persistent returns the record of a PersistentVolume of a pod.
+func (s *store) persistent(uid pod.UID, is func(Record) bool) (r Record, found bool, err error) {
+	all, err := s.list(uid)
+	i := slices.IndexFunc(all, func(r Record) bool { return r.PersistentVolume != "" && is(r) })
+	if i < 0 {
+		return r, false, err
+	}
+	return all[i], true, nil
+}
+
+// Retained returns the volume of the PersistentVolume that a pod's claim had when its driver was called, whatever the
+// manifests say now, and the volume's name; "" if it had none.
+func Retained(dirs layout.Dirs, uid pod.UID, claim string) (p Published, name string, err error) {
+	r, found, err := newStore(dirs).persistent(uid, func(r Record) bool { return r.Claim == claim && !r.Released })
+	if err != nil || !found {
+		return p, "", err
+	}
+	mounted, err := isMounted(r.Target)
+	if err == nil && (!mounted || !r.Published) {
+		err = fmt.Errorf("the pod has the PersistentVolume %q, which is not mounted any more", r.PersistentVolume)
+	}
+	return Published{r.Target, r.ReadOnly}, r.PersistentVolume, err
+}

@@ -1,0 +1,88 @@
+// Package persistent finds the PersistentVolume of a claim. It is pure: it knows documents, and not what is mounted.
+//
+// Unlike in Kubernetes no controller chooses a volume for a claim: one of the two documents names the other.
+//
+// Begin reading at Bound.
+package persistent
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// Bound returns the PersistentVolume that a claim has; nil if it has none, and is a directory. An error is that it
+// should have one, and cannot.
+func Bound(all pod.Objects, claim pod.Key) (*v1.PersistentVolume, error) {
+	document := all.Claims[claim]
+	if document == nil {
+		return referring(all, claim)
+	}
+	name := document.Spec.VolumeName
+	volume := all.Volumes[name]
+	if volume == nil {
+		return nil, fmt.Errorf("the PersistentVolumeClaim %q names the PersistentVolume %q, which no manifest has", claim.Name, name)
+	}
+	if ref := volume.Spec.ClaimRef; ref != nil {
+		if key := (pod.Key{Namespace: ref.Namespace, Name: ref.Name}); key != claim {
+			return nil, fmt.Errorf("the PersistentVolume %q is for the claim %s, not for %s", name, key, claim)
+		}
+	} else if other := rival(all, claim, name); other != nil {
+		return nil, fmt.Errorf("the claims %s and %s name the PersistentVolume %q, and it can have one; its claimRef says which",
+			claim, other, name)
+	}
+	if why := unfit(&volume.Spec, &document.Spec); why != "" {
+		return nil, fmt.Errorf("the PersistentVolume %q does not fit the claim %q: %s", name, claim.Name, why)
+	}
+	return volume, nil
+}
+
+// referring returns the PersistentVolume whose claimRef names a claim.
+func referring(all pod.Objects, claim pod.Key) (*v1.PersistentVolume, error) {
+	var names []string
+	for name, volume := range all.Volumes {
+		if ref := volume.Spec.ClaimRef; ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	switch len(names) {
+	case 0:
+		return nil, nil
+	case 1:
+		return all.Volumes[names[0]], nil
+	}
+	return nil, fmt.Errorf("the PersistentVolumes %q and %q are both for the claim %s", names[0], names[1], claim)
+}
+
+// rival returns another claim that names the same PersistentVolume; nil if there is none.
+func rival(all pod.Objects, claim pod.Key, volume string) *pod.Key {
+	for _, key := range slices.SortedFunc(maps.Keys(all.Claims), pod.Key.Compare) {
+		if key != claim && all.Claims[key].Spec.VolumeName == volume {
+			return &key
+		}
+	}
+	return nil
+}
+
+// unfit says why a volume cannot be a claim's, by Kubernetes' rules; "" if it can. A claim without a class has any: in
+// Kubernetes it has the default one.
+func unfit(v *v1.PersistentVolumeSpec, c *v1.PersistentVolumeClaimSpec) string {
+	for _, mode := range c.AccessModes {
+		if !slices.Contains(v.AccessModes, mode) {
+			return fmt.Sprintf("it has no access mode %s", mode)
+		}
+	}
+	if class := c.StorageClassName; class != nil && *class != v.StorageClassName {
+		return fmt.Sprintf("its storage class is %q, and the claim's %q", v.StorageClassName, *class)
+	}
+	size, wanted := v.Capacity[v1.ResourceStorage], c.Resources.Requests[v1.ResourceStorage]
+	if size.Cmp(wanted) < 0 {
+		return fmt.Sprintf("its capacity is %s, and the claim requests %s", size.String(), wanted.String())
+	}
+	return ""
+}

@@ -1,0 +1,79 @@
+package volume
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// TestPersistentVolumes: a claim is the volume whose document names it, or that its own one names, and else a directory.
+func TestPersistentVolumes(t *testing.T) {
+	dir := t.TempDir()
+	pv := func(source v1.PersistentVolumeSource) *v1.PersistentVolume {
+		v := &v1.PersistentVolume{}
+		v.Name = "pv"
+		v.Spec.ClaimRef, v.Spec.PersistentVolumeSource = &v1.ObjectReference{Namespace: "default", Name: "data"}, source
+		return v
+	}
+	driver := v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "h"}}
+	secret := v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{
+		Driver: "d", VolumeHandle: "h", NodeStageSecretRef: &v1.SecretReference{Namespace: "other", Name: "login"},
+	}}
+	host := v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}
+	nowhere := v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir + "/none", Type: new(v1.HostPathDirectory)}}
+	named := &v1.PersistentVolumeClaim{Spec: v1.PersistentVolumeClaimSpec{VolumeName: "pw"}}
+	inline := v1.Volume{Name: "pv", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: "d"}}}
+	retained := `{"driver":"d","id":"h","target":"/nowhere","uid":"u1","volume":"v","persistentVolume":"pv","claim":"data","published":true}`
+	for name, c := range map[string]struct {
+		volume     *v1.PersistentVolume
+		claim      *v1.PersistentVolumeClaim
+		more       []v1.Volume
+		record     string
+		path, want string
+	}{
+		"none":         {path: "claims/default/data"},
+		"hostPath":     {volume: pv(host), path: dir},
+		"no directory": {volume: pv(nowhere), want: "hostPath type check failed"},
+		"csi":          {volume: pv(driver), want: "podrun runs without --plugins"},
+		"no Secret":    {volume: pv(secret), want: `secret "login" not found`},
+		"no document":  {volume: pv(host), claim: named, want: `names the PersistentVolume "pw", which no manifest has`},
+		"one name":     {volume: pv(driver), more: []v1.Volume{inline}, want: "the pod has an inline volume with the name of the PersistentVolume"},
+		"retained":     {record: retained, want: `the pod has the PersistentVolume "pv", which is not mounted any more`},
+		"changed":      {record: retained, volume: pv(host), path: dir},
+		"unnamed":      {record: retained, claim: named, want: `which is not mounted any more; the PersistentVolumeClaim "data" names`},
+	} {
+		f := newFixture(t)
+		objects := pod.Objects{Volumes: map[string]*v1.PersistentVolume{}, Claims: map[pod.Key]*v1.PersistentVolumeClaim{}}
+		if c.volume != nil {
+			objects.Volumes["pv"] = c.volume
+		}
+		if c.claim != nil {
+			objects.Claims[pod.Key{Namespace: "default", Name: "data"}] = c.claim
+		}
+		if c.record != "" {
+			write(t, filepath.Join(layout.CSIVolumes(f.dirs()), "u1_0717031b935f131e7a4974ff41f4511bbd630b61dd1a813d47a214106b9ec14b.json"), c.record)
+		}
+		got, err := f.Volumes.Setup(t.Context(), pod.Inside{
+			Pod: podWith(append(c.more, claimed("data"))...), Container: mounting(mountV), Objects: objects,
+		})
+		if c.want != "" {
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want %q", name, err, c.want)
+			}
+			if _, err := os.Stat(f.root + "/claims"); err == nil {
+				t.Errorf("%s: there is a directory", name)
+			}
+			continue
+		}
+		if err != nil || !slices.ContainsFunc(got, func(m pod.Mount) bool { return strings.HasSuffix(m.HostPath, c.path) }) {
+			t.Errorf("%s: %+v, %v, want %s", name, got, err, c.path)
+		}
+	}
+}
