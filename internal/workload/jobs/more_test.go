@@ -137,7 +137,9 @@ func has(text, word string) bool {
 // its start because the clock was set, counts on.
 func TestDuration(t *testing.T) {
 	t.Parallel()
-	at := func(minute int) *metav1.Time { return &metav1.Time{Time: time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC)} }
+	at := func(minute int) *metav1.Time {
+		return &metav1.Time{Time: time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC)}
+	}
 	ended := func(kind batchv1.JobConditionType, is v1.ConditionStatus, minute int) []batchv1.JobCondition {
 		return []batchv1.JobCondition{{Type: kind, Status: is, LastTransitionTime: *at(minute)}}
 	}
