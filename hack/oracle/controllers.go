@@ -208,3 +208,11 @@ func (k kubernetes) claim(v *verdict, c *core.PersistentVolumeClaim) {
 		v.Errors = append(v.Errors, finding{Field: e.Field, Message: e.ErrorBody()})
 	}
 }
+
+// volume judges a PersistentVolume as the API server does.
+func (k kubernetes) volume(v *verdict, p *core.PersistentVolume) {
+	opts := corevalidation.ValidationOptionsForPersistentVolume(p, nil)
+	for _, e := range corevalidation.ValidatePersistentVolume(p, opts) {
+		v.Errors = append(v.Errors, finding{Field: e.Field, Message: e.ErrorBody()})
+	}
+}

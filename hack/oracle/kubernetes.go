@@ -154,6 +154,8 @@ func (k kubernetes) document(v *verdict, doc []byte) {
 		}
 	case *core.PersistentVolumeClaim:
 		k.claim(v, o)
+	case *core.PersistentVolume:
+		k.volume(v, o)
 	case *core.List:
 		for _, item := range o.Items {
 			raw, ok := item.(*runtime.Unknown)

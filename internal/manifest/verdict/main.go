@@ -92,6 +92,9 @@ func run(in io.Reader, out io.Writer) error {
 			if pods, v.Levels[level], err = judge(one, policies[level], refusals); err != nil {
 				return err
 			}
+			if len(pods) == 0 && len(v.Levels[level]) == 0 {
+				v.Levels[level] = v.Errors // a document that is passed over at a level is not judged, and runs nothing
+			}
 			if level == "restricted" {
 				v.Escapes = escapes(pods)
 			}
