@@ -133,6 +133,11 @@ spec:
 			}
 		}
 	}
+	// What is wrong with something else in the file does not matter.
+	const settings = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: b}\n"
+	n.write("a.yaml", settings)
+	n.write("db.yaml", text(4, "")+settings)
+	n.ok("wait", "sts/db", "--for=condition=Complete", "--timeout=60s")
 	n.write("db.yaml", text(5, "\n  replica: 3"))
 	for _, what := range []string{"sts/db", "db-0"} {
 		r := n.run("wait", what, "--for=condition=Ready", "--timeout=60s")

@@ -38,5 +38,7 @@ func readyPersistent(ctx context.Context, v *Volumes, in pod.Inside, volume *v1.
 		path, err := v.readyNFS(ctx, in.Pod, volume.Name, &export)
 		return source{path: path, readOnly: export.ReadOnly, noDev: true}, err
 	}
-	return readyCSI(ctx, v, in, csi.PersistentRequest(in, volume, pv))
+	s, err := readyCSI(ctx, v, in, csi.PersistentRequest(in, volume, pv))
+	s.readOnly = s.readOnly || c.ReadOnly // another volume of the pod may have the claim writable
+	return s, err
 }

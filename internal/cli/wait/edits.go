@@ -68,11 +68,6 @@ func (l *waiting) formerObject(id workload.ID) (former bool, refused error) {
 	if saved == nil || err != nil {
 		return false, err
 	}
-	for _, problem := range l.wanted.Problems {
-		if problem.Origin.Path == saved.Manifest || problem.Key == l.keyOf(id) {
-			return false, cannotBeUsed(id.String(), problem.Err)
-		}
-	}
 	for _, w := range l.wanted.Workloads {
 		if w.ID == id {
 			former = saved.Hash != manifest.ManifestHash(w.Template)
@@ -80,15 +75,10 @@ func (l *waiting) formerObject(id workload.ID) (former bool, refused error) {
 			return former, nil
 		}
 	}
-	return false, nil
-}
-
-// keyOf returns the key by which a problem names a workload.
-func (l *waiting) keyOf(id workload.ID) pod.Key {
-	for _, w := range l.wanted.Workloads {
-		if w.ID == id {
-			return pod.KeyOf(w.Template)
+	for _, problem := range l.wanted.Problems {
+		if problem.Origin.Path == saved.Manifest {
+			return false, cannotBeUsed(id.String(), problem.Err)
 		}
 	}
-	return pod.Key{}
+	return false, nil
 }

@@ -54,6 +54,8 @@ type Driver struct {
 	Stages bool
 	// Groups makes the driver give volumes to the pod's group.
 	Groups bool
+	// Hidden makes the driver mount nothing where the machine sees it, as one without a shared mount does.
+	Hidden bool
 	// Attaches makes the controller say that volumes must be attached.
 	Attaches bool
 
@@ -307,6 +309,9 @@ func (d *Driver) NodePublishVolume(
 	}
 	if d.Stages && r.GetStagingTargetPath() != "" {
 		from = r.GetStagingTargetPath()
+	}
+	if d.Hidden {
+		return &csi.NodePublishVolumeResponse{}, os.MkdirAll(r.GetTargetPath(), layout.ModeContent)
 	}
 	return &csi.NodePublishVolumeResponse{}, bind(from, r.GetTargetPath(), r.GetReadonly())
 }

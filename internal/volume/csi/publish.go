@@ -102,11 +102,12 @@ func (d *Drivers) Publish(ctx context.Context, r Request) (Published, error) {
 	}
 	if found && before.Published && !before.Released {
 		mounted, err := isMounted(before.Target)
-		if same := r.isOf(before); same && mounted && err == nil {
+		same := r.isOf(before)
+		if same && mounted && err == nil {
 			d.Renew(r)
 		}
 		if err != nil || mounted {
-			return Published{before.Target, r.readOnly()}, err
+			return Published{before.Target, r.readOnly() || !same && before.ReadOnly}, err
 		}
 	}
 	if found && !r.isOf(before) { // its document names another volume now, and this one is not mounted
@@ -202,9 +203,14 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 	if err := os.MkdirAll(filepath.Dir(record.Target), layout.ModePlugins); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err = invoke(ctx, with.conn, "NodePublishVolume", r.message(with, record))
+	calling, cancel := context.WithTimeout(ctx, callTimeout)
+	_, err = invoke(calling, with.conn, "NodePublishVolume", r.message(with, record))
+	cancel()
+	if err == nil && r.Persistent != nil {
+		if err := mustBeMounted(record); err != nil {
+			return err
+		}
+	}
 	if err == nil {
 		if r.ownable(with) && d.o.Own != nil {
 			err = d.o.Own(ctx, r.Pod, record.Target)
@@ -218,6 +224,20 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 		err = errors.Join(err, d.records.forget(record))
 	}
 	return failed(record.Driver, "NodePublishVolume", err)
+}
+
+// mustBeMounted returns an error if a driver says that it has mounted a PersistentVolume, and has not where this machine
+// sees it: what a pod wrote there would not be in the volume.
+func mustBeMounted(r Record) error {
+	mounted, err := isMounted(r.Target)
+	if err == nil && !mounted {
+		err = fmt.Errorf("it succeeded, but nothing is mounted at %s: does the driver's container mount this directory's "+
+			"parents with mountPropagation: Bidirectional?", r.Target)
+	}
+	if err != nil {
+		return failed(r.Driver, "NodePublishVolume", err)
+	}
+	return nil
 }
 
 // publication returns what the calls NodePublishVolume and NodeStageVolume have in common.

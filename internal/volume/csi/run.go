@@ -194,8 +194,8 @@ func (d *Drivers) renew(ctx context.Context) {
 	for _, r := range all {
 		record, found, err := d.records.read(r.record())
 		with, missing := d.driver(r.Source.Driver)
-		if err != nil || !found || !record.Published || record.Released || missing != nil {
-			continue
+		if err != nil || !found || !record.Published || record.Released || missing != nil || !r.isOf(record) {
+			continue // what another edit of the document names is for pods that start
 		}
 		d.begin(ctx, record, publishing, func(ctx context.Context, record Record) error {
 			return d.publish(ctx, with, r, record)

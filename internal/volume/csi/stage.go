@@ -110,8 +110,10 @@ func (s *stages) stage(ctx context.Context, with *driver, r Request, record *Rec
 		if err != nil {
 			return false, err
 		}
-		if len(others) > 0 {
-			return false, fmt.Errorf("it is ReadWriteOncePod, and the pod %s has it", others[0].Pod)
+		// The document may have had another name, under which this pod has it.
+		of := slices.IndexFunc(others, func(o Record) bool { return o.UID != record.UID })
+		if of >= 0 {
+			return false, fmt.Errorf("it is ReadWriteOncePod, and the pod %s has it", others[of].Pod)
 		}
 	}
 	if with.can[stageUnstage] {
@@ -126,7 +128,11 @@ func (s *stages) stage(ctx context.Context, with *driver, r Request, record *Rec
 	if done {
 		return recorded, nil
 	}
-	if err := os.MkdirAll(at, layout.ModePlugins); err != nil {
+	err = os.MkdirAll(at, layout.ModePlugins)
+	for n := 0; n < 3 && errors.Is(err, fs.ErrNotExist); n++ { // another volume's removal took its parent away
+		err = os.MkdirAll(at, layout.ModePlugins)
+	}
+	if err != nil {
 		return recorded, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

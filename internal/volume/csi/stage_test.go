@@ -519,3 +519,30 @@ func TestStageAtOnce(t *testing.T) {
 	}
 	t.Logf("staged %d times", m.driver.Calls("NodeStageVolume"))
 }
+
+// TestMountedElsewhere: what a driver has not mounted where the machine sees it is no volume: what a pod wrote there would be
+// lost.
+func TestMountedElsewhere(t *testing.T) {
+	m := staging(t)
+	m.driver.Hidden = true
+	_, err := m.drivers.Publish(t.Context(), m.persistent("u1"))
+	if err == nil || !strings.Contains(err.Error(), "nothing is mounted at") || !strings.Contains(err.Error(), "mountPropagation: Bidirectional") {
+		t.Errorf("got %v", err)
+	}
+	m.driver.Hidden = false
+	m.published(m.persistent("u1"))
+	m.remove("u1")
+	m.unstaged()
+}
+
+// TestOnePodUnderAnotherName: the document of a ReadWriteOncePod volume gets another name while a pod has it.
+func TestOnePodUnderAnotherName(t *testing.T) {
+	m := staging(t)
+	p := m.published(m.persistent("u1", v1.ReadWriteOncePod))
+	test.Must(t, sys.Unmount(p.Path)) // as after a reboot
+	r := m.persistent("u1", v1.ReadWriteOncePod)
+	r.Persistent.Name = "renamed"
+	m.published(r)
+	m.remove("u1")
+	m.unstaged()
+}
