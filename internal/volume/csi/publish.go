@@ -226,8 +226,8 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 	return failed(record.Driver, "NodePublishVolume", err)
 }
 
-// mustBeMounted returns an error if a driver says that it has mounted a PersistentVolume, and has not where this machine
-// sees it: what a pod wrote there would not be in the volume.
+// mustBeMounted returns an error if a driver says that it has mounted a PersistentVolume, and has not where this
+// machine sees it: what a pod wrote there would not be in the volume.
 func mustBeMounted(r Record) error {
 	mounted, err := isMounted(r.Target)
 	if err == nil && !mounted {
