@@ -93,7 +93,7 @@ func (r *Reader) explain(into *explanation, id workload.ID) error {
 // explainWorkload adds how a workload is removed.
 func (r *Reader) explainWorkload(into *explanation, id workload.ID) error {
 	kind := strings.ToLower(string(id.Kind))
-	saved, err := r.Saved(id)
+	saved, err := r.saved(id)
 	if err != nil {
 		return err
 	}

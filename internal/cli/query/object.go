@@ -79,7 +79,7 @@ func (r *Reader) Workloads(kind workload.Kind) ([]Object, error) {
 
 // Object returns a workload, as Workloads does; nil if there is none. pods are all that there are.
 func (r *Reader) Object(id workload.ID, pods []*v1.Pod) (*Object, error) {
-	saved, err := r.Saved(id)
+	saved, err := r.saved(id)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func (r *Reader) CronJob(namespace, name string) (*batchv1.CronJob, error) {
 func object[T any](
 	r *Reader, kind workload.Kind, namespace, name string, as func(status.Workload) *T,
 ) (*T, error) {
-	saved, err := r.Saved(workload.ID{Kind: kind, Key: pod.Key{Namespace: namespace, Name: name}})
+	saved, err := r.saved(workload.ID{Kind: kind, Key: pod.Key{Namespace: namespace, Name: name}})
 	if saved == nil || err != nil {
 		return nil, err
 	}

@@ -170,8 +170,8 @@ func (r *Reader) AnyNamed(namespace, name string) (*v1.Pod, error) {
 	return all[0], nil
 }
 
-// Saved returns a workload of the serve that runs, or ran last; nil if it has none of that name.
-func (r *Reader) Saved(id workload.ID) (*status.Workload, error) {
+// saved returns a workload of the serve that runs, or ran last; nil if it has none of that name.
+func (r *Reader) saved(id workload.ID) (*status.Workload, error) {
 	all, err := status.Workloads(r.Dirs)
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (r *Reader) Expand(namespace string, names []string) ([]string, error) {
 			all = append(all, name)
 			continue
 		}
-		saved, err := r.Saved(id)
+		saved, err := r.saved(id)
 		if err != nil {
 			return nil, err
 		}

@@ -8,9 +8,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/workload"
 )
 
 // readAgain is after what time the manifests are read again while what there is differs from them.
@@ -60,24 +60,20 @@ func sameEdit(a, b *v1.Pod) bool {
 
 // formerObject reports that serve has not read the manifest of a workload as it was when wait read it. refused is why
 // it cannot use it.
-func (l *waiting) formerObject(id workload.ID) (former bool, refused error) {
-	if l.wanted == nil {
+func (l *waiting) formerObject(o *query.Object) (former bool, refused error) {
+	if l.wanted == nil || o == nil {
 		return false, nil
 	}
-	saved, err := l.Reader.Saved(id)
-	if saved == nil || err != nil {
-		return false, err
-	}
 	for _, w := range l.wanted.Workloads {
-		if w.ID == id {
-			former = saved.Hash != manifest.ManifestHash(w.Template)
+		if w.ID == o.ID {
+			former = o.Summary.Hash != manifest.ManifestHash(w.Template)
 			l.differs = l.differs || former
 			return former, nil
 		}
 	}
 	for _, problem := range l.wanted.Problems {
-		if problem.Origin.Path == saved.Manifest {
-			return false, cannotBeUsed(id.String(), problem.Err)
+		if o.Manifest != "" && problem.Origin.Path == o.Manifest {
+			return false, cannotBeUsed(o.ID.String(), problem.Err)
 		}
 	}
 	return false, nil

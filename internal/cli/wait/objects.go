@@ -77,11 +77,11 @@ func (w *Wait) refuse(kind workload.Kind) error {
 // object looks at a workload. pods are all that there are.
 func (l *waiting) object(id workload.ID, pods []*v1.Pod) error {
 	text := strings.ToLower(string(id.Kind)) + "s/" + id.Key.Name
-	former, err := l.formerObject(id)
+	o, err := l.Reader.Object(id, pods)
 	if err != nil {
 		return err
 	}
-	o, err := l.Reader.Object(id, pods)
+	former, err := l.formerObject(o)
 	if err != nil {
 		return err
 	}

@@ -38,18 +38,8 @@ func validateVolumes(volumes []v1.Volume, path *field.Path) (sets.Set[string], f
 // validateSource validates the first volume source that is set, in Kubernetes' order, and refuses
 // the others.
 func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	given := 0
-	judge := func(name string, is bool, validate func(*field.Path) field.ErrorList) {
-		if !is {
-			return
-		}
-		if given++; given > 1 {
-			errs = append(errs, field.Forbidden(path.Child(name), "may not specify more than 1 volume type"))
-			return
-		}
-		errs = append(errs, validate(path.Child(name))...)
-	}
+	kinds := VolumeKinds{Path: path}
+	judge := kinds.Judge
 	judge("emptyDir", s.EmptyDir != nil,
 		func(at *field.Path) field.ErrorList { return validateEmptyDir(s.EmptyDir, at) })
 	judge("hostPath", s.HostPath != nil,
@@ -76,7 +66,7 @@ func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
 		return append(validateMode(s.Projected.DefaultMode, at.Child("defaultMode")),
 			validateProjections(s.Projected.Sources, at)...)
 	})
-	errs = append(errs, validateCount(s, path)...)
+	kinds.Errors = append(kinds.Errors, validateCount(s, path)...)
 	judge("csi", s.CSI != nil, func(at *field.Path) field.ErrorList { return validateCSI(s.CSI, at) })
 	judge("image", s.Image != nil, func(at *field.Path) field.ErrorList {
 		errs := named(s.Image.Reference, at.Child("reference"))
@@ -87,7 +77,27 @@ func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
 		return append(errs,
 			supported(s.Image.PullPolicy, at.Child("pullPolicy"), v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)...)
 	})
-	return errs
+	return kinds.Errors
+}
+
+// VolumeKinds validates the first kind of a volume that is given, and refuses others.
+type VolumeKinds struct {
+	Path   *field.Path
+	Errors field.ErrorList
+	// Given is how many there are.
+	Given int
+}
+
+// Judge validates a kind, if it is given.
+func (k *VolumeKinds) Judge(name string, is bool, validate func(*field.Path) field.ErrorList) {
+	if !is {
+		return
+	}
+	if k.Given++; k.Given > 1 {
+		k.Errors = append(k.Errors, field.Forbidden(k.Path.Child(name), "may not specify more than 1 volume type"))
+		return
+	}
+	k.Errors = append(k.Errors, validate(k.Path.Child(name))...)
 }
 
 // validateCount refuses more files than podrun writes into a volume. How large they are is known when

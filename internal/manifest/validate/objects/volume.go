@@ -44,26 +44,15 @@ func PersistentVolume(v *v1.PersistentVolume) field.ErrorList {
 
 // source validates the first kind of volume that is given, and refuses others.
 func source(s *v1.PersistentVolumeSource, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	given := 0
-	judge := func(name string, is bool, validate func(*field.Path) field.ErrorList) {
-		if !is {
-			return
-		}
-		if given++; given > 1 {
-			errs = append(errs, field.Forbidden(path.Child(name), "may not specify more than 1 volume type"))
-			return
-		}
-		errs = append(errs, validate(path.Child(name))...)
-	}
-	judge("hostPath", s.HostPath != nil,
+	kinds := validate.VolumeKinds{Path: path}
+	kinds.Judge("hostPath", s.HostPath != nil,
 		func(at *field.Path) field.ErrorList { return validate.HostPath(s.HostPath, at) })
-	judge("nfs", s.NFS != nil, func(at *field.Path) field.ErrorList { return validate.NFS(s.NFS, at) })
-	judge("csi", s.CSI != nil, func(at *field.Path) field.ErrorList { return csi(s.CSI, at) })
-	if given == 0 {
-		errs = append(errs, field.Required(path, "must specify a volume type"))
+	kinds.Judge("nfs", s.NFS != nil, func(at *field.Path) field.ErrorList { return validate.NFS(s.NFS, at) })
+	kinds.Judge("csi", s.CSI != nil, func(at *field.Path) field.ErrorList { return csi(s.CSI, at) })
+	if kinds.Given == 0 {
+		return field.ErrorList{field.Required(path, "must specify a volume type")}
 	}
-	return errs
+	return kinds.Errors
 }
 
 func csi(s *v1.CSIPersistentVolumeSource, path *field.Path) field.ErrorList {
