@@ -210,6 +210,7 @@ var rooms = map[string]room{
 	"internal/test/usage":             {},
 	"hack/compress":                   {},
 	"hack/pages":                      {},
+	"hack/plugins/csimock":            {},
 	"internal/test/testlogind":        {},
 	"hack/bench":                      {imports: "*"},
 	"e2e":                             {imports: "test/testimage test/testcontainerd test/testlogind test/usage"},
