@@ -47,9 +47,14 @@ func measureIdle(ctx context.Context, o options, on site, m *marks) error {
 	if err != nil {
 		return fmt.Errorf("floor: %w", err)
 	}
-	podrun, err := idlePodrun(ctx, o, on, m)
+	podrun, err := idlePodrun(ctx, o, on, m, "own")
 	if err != nil {
 		return fmt.Errorf("podrun: %w", err)
+	}
+	on.plugins = true
+	plugged, err := idlePodrun(ctx, o, on, m, "plugged")
+	if err != nil {
+		return fmt.Errorf("podrun --plugins: %w", err)
 	}
 	text := fmt.Sprintf("%d idle pods", o.pods)
 	var table bytes.Buffer
@@ -59,11 +64,13 @@ func measureIdle(ctx context.Context, o options, on site, m *marks) error {
 		fmt.Fprintf(&table, "| %s | %.1f | %.1f | **%.2f** | %s |\n", name, floor, podrun, podrun/floor, wanted)
 	}
 	number("PSS of all processes, MiB", floor.pss*1e6/(1<<20), podrun.pss*1e6/(1<<20), fmt.Sprintf("≤ %d", wantedIdlePSS))
+	number("the same with `--plugins`", floor.pss*1e6/(1<<20), plugged.pss*1e6/(1<<20), "")
 	number("PSS of a shim, MB", floor.shimPSS/float64(floor.shims), podrun.shimPSS/float64(podrun.shims),
 		fmt.Sprintf("≤ %d", wantedShim))
 	perMinute := func(d time.Duration) float64 { return d.Seconds() * 1e3 * float64(time.Minute) / float64(idleFor) }
 	number("CPU of all processes, ms/min", perMinute(floor.cpu), perMinute(podrun.cpu), "≤ "+ms(wantedIdleCPU))
-	number("of that, shims", perMinute(floor.shimCPU), perMinute(podrun.shimCPU), "")
+	number("the same with `--plugins`", perMinute(floor.cpu), perMinute(plugged.cpu), "")
+	number("of that, shims without `--plugins`", perMinute(floor.shimCPU), perMinute(podrun.shimCPU), "")
 	return publish(ctx, o, on.client, table.String(), func(machine string) error {
 		return writeSection(o.markdown, idleHeading, fmt.Sprintf(idleSection, table.String(), machine))
 	})
@@ -81,8 +88,8 @@ func idleFloor(ctx context.Context, o options, on site, m *marks) (l load, err e
 	return rest(ctx, on.dir, o.pods)
 }
 
-func idlePodrun(ctx context.Context, o options, on site, m *marks) (l load, err error) {
-	on.dir = filepath.Join(on.dir, "own")
+func idlePodrun(ctx context.Context, o options, on site, m *marks, name string) (l load, err error) {
+	on.dir = filepath.Join(on.dir, name)
 	on.address = "embedded"
 	if err := os.Mkdir(on.dir, 0o755); err != nil {
 		return l, err

@@ -34,6 +34,7 @@ type options struct {
 	idle                     time.Duration
 	relist, pulls, network   bool
 	idlePods, jobs, probes   bool
+	plugins                  bool
 	rows                     string
 }
 
@@ -51,6 +52,7 @@ func main() {
 	flag.BoolVar(&o.network, "network", false, "measure only how podrun's own bridge connects pods")
 	flag.BoolVar(&o.pulls, "pulls", false, "measure only image pulls, against those of ctr")
 	flag.BoolVar(&o.jobs, "jobs", false, "measure only jobs that end and the removal of pods")
+	flag.BoolVar(&o.plugins, "plugins", false, "run podrun with --plugins")
 	flag.StringVar(&o.rows, "rows", "", "write the rows in this `file` as the page's section on scale, and end")
 	flag.BoolVar(&o.probes, "probes", false, "the rows are those of the section on probes")
 	flag.Parse()
@@ -110,7 +112,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err := os.Mkdir(markDir, 0o777); err != nil {
 		return err
 	}
-	on := site{client: client, address: server.Address, bin: bin, archive: archive, dir: dir}
+	on := site{client: client, address: server.Address, bin: bin, archive: archive, dir: dir, plugins: o.plugins}
 	m, err := newMarks(markDir)
 	if err != nil {
 		return err

@@ -37,13 +37,17 @@ type site struct {
 	address, bin string
 	// archive is the image's archive, dir is for files of the benchmark.
 	archive, dir string
+	plugins      bool // podrun runs with --plugins
 }
 
 // side is one of the two sides that are compared.
 type side struct {
-	one, restart, update, many func(ctx context.Context, prefix string) (time.Duration, error)
+	one, restart, update, many job
 	remove                     func(ctx context.Context, prefix string) error
 }
+
+// job is what is measured once, with pods whose names have a prefix.
+type job func(ctx context.Context, prefix string) (time.Duration, error)
 
 // measure runs all rounds, alternating between the two sides.
 func measure(ctx context.Context, o options, on site, m *marks) (r results, err error) {
@@ -89,20 +93,12 @@ func (r *results) rounds(ctx context.Context, o options, floor, podrun side) err
 		name   string
 		rounds int
 		into   *pair
-		of     func(*side) func(context.Context, string) (time.Duration, error)
+		of     func(*side) job
 	}{
-		{"one", o.rounds, &r.one, func(s *side) func(context.Context, string) (time.Duration, error) {
-			return s.one
-		}},
-		{"restart", o.rounds, &r.restart, func(s *side) func(context.Context, string) (time.Duration, error) {
-			return s.restart
-		}},
-		{"update", o.rounds, &r.update, func(s *side) func(context.Context, string) (time.Duration, error) {
-			return s.update
-		}},
-		{"many", o.manyRounds, &r.many, func(s *side) func(context.Context, string) (time.Duration, error) {
-			return s.many
-		}},
+		{"one", o.rounds, &r.one, func(s *side) job { return s.one }},
+		{"restart", o.rounds, &r.restart, func(s *side) job { return s.restart }},
+		{"update", o.rounds, &r.update, func(s *side) job { return s.update }},
+		{"many", o.manyRounds, &r.many, func(s *side) job { return s.many }},
 	}
 	for _, job := range jobs {
 		for i := range job.rounds + 1 {
@@ -125,9 +121,7 @@ func (r *results) rounds(ctx context.Context, o options, floor, podrun side) err
 }
 
 // round runs a job once and removes its pods.
-func round(
-	ctx context.Context, s side, job func(context.Context, string) (time.Duration, error), prefix string,
-) (time.Duration, error) {
+func round(ctx context.Context, s side, job job, prefix string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	if err := settle(ctx); err != nil {

@@ -16,6 +16,7 @@ import (
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 )
@@ -26,6 +27,7 @@ type node struct {
 	done      chan struct{}
 	client    *containerd.Client
 	manifests string
+	plugins   string // the directory where plugins look for the kubelet
 	marks     *marks
 	flags     []string
 	binary    string
@@ -42,6 +44,7 @@ func newNode(ctx context.Context, binary string, on site, m *marks) (*node, erro
 		client:    on.client,
 		manifests: filepath.Join(dir, "manifests"),
 		marks:     m,
+		plugins:   filepath.Join(dir, "kubelet"),
 		binary:    binary,
 		done:      make(chan struct{}),
 	}
@@ -57,10 +60,11 @@ func newNode(ctx context.Context, binary string, on site, m *marks) (*node, erro
 		return nil, err
 	}
 	defer log.Close()
-	n.cmd = exec.Command(
-		binary,
-		append([]string{"serve", "--manifests", n.manifests, "--node-name", "bench"}, n.flags...)...,
-	)
+	args := append([]string{"serve", "--manifests", n.manifests, "--node-name", "bench"}, n.flags...)
+	if on.plugins {
+		args = append(args, "--plugins", "--plugins-dir="+n.plugins)
+	}
+	n.cmd = exec.Command(binary, args...)
 	n.cmd.Stdout, n.cmd.Stderr = log, log
 	if err := n.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting podrun: %w", err)
@@ -114,6 +118,7 @@ func (n *node) Close(ctx context.Context) error {
 	begin := time.Now()
 	err = errors.Join(err, n.podrun(ctx, "down", "--all", "--grace-period", "1"))
 	n.removed = time.Since(begin)
+	_ = unix.Unmount(n.plugins, unix.MNT_DETACH) // with --plugins podrun has mounted it on itself
 	return err
 }
 
