@@ -136,7 +136,7 @@ func (l *loader) claim(o object) {
 	if len(errs) == 0 && l.objects[loaded.Name()] {
 		l.failAt(o, "metadata.name", fmt.Sprintf("Duplicate value: %q: is given twice", c.Name), pod.Key{})
 	}
-	if l.objects[loaded.Name()] = true; c.Spec.VolumeName != "" {
+	if l.objects[loaded.Name()] = true; c.Spec.VolumeName != "" || *c.Spec.VolumeMode == v1.PersistentVolumeBlock {
 		l.loaded.Objects = append(l.loaded.Objects, loaded)
 	}
 	l.warn(o, f.warnings, pod.Key{})

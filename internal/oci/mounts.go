@@ -35,7 +35,7 @@ func mounts(wanted []pod.Mount, shm string) []specs.Mount {
 	}
 	for _, managed := range []bool{true, false} {
 		for _, m := range wanted {
-			if m.Managed == managed {
+			if m.Managed == managed && !m.Block {
 				put(bind(m))
 			}
 		}

@@ -8,7 +8,7 @@ type Objects struct {
 	Secrets    map[Key]*v1.Secret
 	CSIDrivers map[string]*CSIDriver // by name
 	Volumes    map[string]*v1.PersistentVolume
-	Claims     map[Key]*v1.PersistentVolumeClaim // those that name a volume
+	Claims     map[Key]*v1.PersistentVolumeClaim // those that name a volume, or are block devices
 	// Partial reports that a source that may contain more objects has not been read yet, so that a
 	// missing object does not count as removed.
 	Partial bool
@@ -69,10 +69,10 @@ func (in Inside) IPs() []string {
 	return in.Sandbox.IPs
 }
 
-// Mount is a bind mount of a host path into a container.
+// Mount is a bind mount of a host path into a container. If Block, HostPath is a block device, which gets a node there.
 type Mount struct {
 	HostPath, ContainerPath string
-	ReadOnly                bool
+	ReadOnly, Block         bool
 	// RecursiveReadOnly makes mounts below HostPath read-only too.
 	RecursiveReadOnly bool
 	// NoSUID and NoDev say that set-user-ID bits and devices have no effect below HostPath, as podrun has mounted it.

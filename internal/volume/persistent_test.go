@@ -26,6 +26,8 @@ func TestPersistentVolumes(t *testing.T) {
 	secret := v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{
 		Driver: "d", VolumeHandle: "h", NodeStageSecretRef: &v1.SecretReference{Namespace: "other", Name: "login"},
 	}}
+	device := pv(driver)
+	device.Spec.VolumeMode = new(v1.PersistentVolumeBlock)
 	host := v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}
 	nowhere := v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir + "/none", Type: new(v1.HostPathDirectory)}}
 	named := &v1.PersistentVolumeClaim{Spec: v1.PersistentVolumeClaimSpec{VolumeName: "pw"}}
@@ -37,6 +39,7 @@ func TestPersistentVolumes(t *testing.T) {
 		more       []v1.Volume
 		record     string
 		path, want string
+		asDevice   bool
 	}{
 		"none":         {path: "claims/default/data"},
 		"hostPath":     {volume: pv(host), path: dir},
@@ -46,6 +49,10 @@ func TestPersistentVolumes(t *testing.T) {
 		"no document":  {volume: pv(host), claim: named, want: `names the PersistentVolume "pw", which no manifest has`},
 		"one name":     {volume: pv(driver), more: []v1.Volume{inline}, want: "the pod has an inline volume with the name of the PersistentVolume"},
 		"retained":     {record: retained, want: `the pod has the PersistentVolume "pv", which is not mounted any more`},
+		"device":       {volume: device, want: "it has volumeMode Block, but is specified in volumeMounts"},
+		"as device":    {volume: device, want: "podrun runs without --plugins", asDevice: true},
+		"no device":    {volume: pv(driver), want: "it has volumeMode Filesystem, but is specified in volumeDevices", asDevice: true},
+		"directory":    {want: "it has volumeMode Filesystem, but is specified in volumeDevices", asDevice: true},
 		"changed":      {record: retained, volume: pv(host), path: dir},
 		"unnamed":      {record: retained, claim: named, want: `which is not mounted any more; the PersistentVolumeClaim "data" names`},
 	} {
@@ -60,8 +67,12 @@ func TestPersistentVolumes(t *testing.T) {
 		if c.record != "" {
 			write(t, filepath.Join(layout.CSIVolumes(f.dirs()), "u1_0717031b935f131e7a4974ff41f4511bbd630b61dd1a813d47a214106b9ec14b.json"), c.record)
 		}
+		container := mounting(mountV)
+		if c.asDevice {
+			container = &v1.Container{VolumeDevices: []v1.VolumeDevice{{Name: "v", DevicePath: "/dev/v"}}}
+		}
 		got, err := f.Volumes.Setup(t.Context(), pod.Inside{
-			Pod: podWith(append(c.more, claimed("data"))...), Container: mounting(mountV), Objects: objects,
+			Pod: podWith(append(c.more, claimed("data"))...), Container: container, Objects: objects,
 		})
 		if c.want != "" {
 			if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -110,9 +110,6 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if len(in.Container.VolumeDevices) > 0 {
-		return nil, fmt.Errorf("volume device %q: volumeDevices are not supported", in.Container.VolumeDevices[0].Name)
-	}
 	if err := checkFilled(ctx, v.dirs, in); err != nil {
 		return nil, notMounted(fmt.Errorf("MountVolume.SetUp failed for %w", err))
 	}
@@ -135,6 +132,13 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 			return nil, fmt.Errorf("mount of volume %q at %s: %w", m.Name, m.MountPath, err)
 		}
 		own = append(own, mount)
+	}
+	for _, d := range in.Container.VolumeDevices {
+		s, err := v.ready(ctx, in, d.Name)
+		if err != nil {
+			return nil, notMounted(fmt.Errorf("MapVolume.SetUpDevice failed for volume %q: %w", d.Name, err))
+		}
+		own = append(own, pod.Mount{HostPath: s.path, ContainerPath: d.DevicePath, ReadOnly: s.readOnly, Block: true})
 	}
 	root, err := v.openPod(in.Pod.UID)
 	if err != nil {

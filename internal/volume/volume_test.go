@@ -183,7 +183,7 @@ func TestRefused(t *testing.T) {
 		"no plugins":      {podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: "d"}}}), mounting(mountV), "FailedMount", "podrun runs without --plugins"},
 		"medium":          {podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "Tape"}}}), mounting(mountV), "FailedMount", `medium "Tape" is not supported`},
 		"subPathExpr":     {podWith(emptyDir("v")), mounting(v1.VolumeMount{Name: "v", MountPath: "/v", SubPathExpr: "$(X)"}), "CreateContainerConfigError", "the container has no variable $(X)"},
-		"device":          {podWith(), &v1.Container{VolumeDevices: []v1.VolumeDevice{{Name: "d"}}}, "CreateContainerConfigError", "volumeDevices are not supported"},
+		"device":          {podWith(), &v1.Container{VolumeDevices: []v1.VolumeDevice{{Name: "d"}}}, "FailedMount", "MapVolume.SetUpDevice failed for volume \"d\": the pod has no such volume"},
 		"uid as a path":   {bad, mounting(mountV), "FailedMount", "cannot be a directory's name"},
 		"name as a path":  {podWith(emptyDir("../../x")), mounting(v1.VolumeMount{Name: "../../x", MountPath: "/v"}), "FailedMount", "cannot be a directory's name"},
 		"dots as a name":  {podWith(emptyDir("..")), mounting(v1.VolumeMount{Name: "..", MountPath: "/v"}), "FailedMount", "cannot be a directory's name"},

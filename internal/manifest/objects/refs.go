@@ -83,7 +83,7 @@ func MissingVolumes(all pod.Objects, p *v1.Pod) []Ref {
 			continue
 		}
 		claim := all.Claims[pod.Key{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}]
-		if claim == nil {
+		if claim == nil || claim.Spec.VolumeName == "" { // no document names its volume, but a claimRef may
 			continue
 		}
 		volume := all.Volumes[claim.Spec.VolumeName]

@@ -216,6 +216,7 @@ var table = map[string]map[string]rule{
 		"*": limited("whole numbers of devices that the node's --node-config or a device plugin (--plugins) has, as " +
 			"example.com/gpu; while others have them, the pod waits"),
 	},
+	"VolumeDevice": {"name": yes(""), "devicePath": yes("")},
 	"VolumeMount": {
 		"name": yes(""), "readOnly": yes(""), "mountPath": yes(""),
 		"recursiveReadOnly": yes(""),
@@ -251,14 +252,12 @@ const (
 var container = map[string]rule{
 	"name": yes(""), "image": yes(""), "command": yes(""), "args": yes(""), "workingDir": yes(""), "ports": yes(""),
 	"env": yes(""), "resources": yes(""), "volumeMounts": yes(""), "imagePullPolicy": yes(""),
-	"securityContext":    yes(""),
-	"envFrom":            yes(""),
-	"resizePolicy":       yes(""),
-	"restartPolicy":      yes("an init container with Always is a sidecar"),
-	"restartPolicyRules": yes(""),
-	"volumeDevices": never("needs a PersistentVolume that is a block device; name the device " +
-		"in a CDI specification of this node and in an annotation cdi.k8s.io/, or use hostPath in a " +
-		"privileged container"),
+	"securityContext":          yes(""),
+	"envFrom":                  yes(""),
+	"resizePolicy":             yes(""),
+	"restartPolicy":            yes("an init container with Always is a sidecar"),
+	"restartPolicyRules":       yes(""),
+	"volumeDevices":            yes("of claims with a PersistentVolume of csi and volumeMode Block; see plugins.md"),
 	"livenessProbe":            yes(""),
 	"readinessProbe":           yes(""),
 	"startupProbe":             yes(""),

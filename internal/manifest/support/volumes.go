@@ -26,7 +26,7 @@ var volumeTable = map[string]map[string]rule{
 		"persistentVolumeReclaimPolicy": ignored(noDeletion, "Retain"),
 		"storageClassName":              yes("must be the claim's, if its document names one"),
 		"mountOptions":                  yes("of csi"),
-		"volumeMode":                    only("there are no block devices", "Filesystem"),
+		"volumeMode":                    yes("Block: of csi"),
 		"nodeAffinity":                  ignored("there is one machine"),
 		"volumeAttributesClassName":     ignored(noController),
 		"csi":                           yes("needs a CSI driver that has registered, and does not attach; see plugins.md"),

@@ -124,7 +124,7 @@ var workloadTable = map[string]map[string]rule{
 		"resources":                 yes("at most what a PersistentVolume has; the size of a directory is not limited"),
 		"volumeName":                yes("the PersistentVolume of that name; the claim is no directory then"),
 		"storageClassName":          ignored(noVolumes),
-		"volumeMode":                only("there are no block devices", "Filesystem"),
+		"volumeMode":                yes("must be its PersistentVolume's; a directory has Filesystem"),
 		"dataSource":                never("nothing would fill the claim; fill its directory"),
 		"dataSourceRef":             never("nothing would fill the claim; fill its directory"),
 		"volumeAttributesClassName": ignored(noVolumes),

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"podrun.io/podrun/internal/manifest/validate/devices"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -31,6 +32,7 @@ func Pod(p *v1.Pod, nodeName, fullName string) field.ErrorList {
 	volumes, more := validateVolumes(s.Volumes, path.Child("volumes"))
 	errs = append(errs, more...)
 	errs = append(errs, validateContainers(s, volumes, path)...)
+	errs = append(errs, devices.Validate(s, path)...)
 	errs = append(errs, validatePodSecurity(s, path)...)
 	errs = append(errs, validateBandwidth(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateNetworks(p, field.NewPath("metadata", "annotations"))...)

@@ -310,6 +310,9 @@ func (d *Driver) NodePublishVolume(
 	if d.Stages && r.GetStagingTargetPath() != "" {
 		from = r.GetStagingTargetPath()
 	}
+	if r.GetVolumeCapability().GetBlock() != nil {
+		return &csi.NodePublishVolumeResponse{}, loops{d.Dir}.publish(d.VolumeDir(r.GetVolumeId()), r.GetTargetPath())
+	}
 	if d.Hidden {
 		return &csi.NodePublishVolumeResponse{}, os.MkdirAll(r.GetTargetPath(), layout.ModeContent)
 	}
@@ -356,6 +359,11 @@ func (d *Driver) NodeUnpublishVolume(
 	if err := unbind(r.GetTargetPath()); err != nil {
 		return nil, err
 	}
+	if !d.Stages {
+		if err := (loops{d.Dir}).detach(dir); err != nil {
+			return nil, err
+		}
+	}
 	if exists(filepath.Join(dir, "seen.json")) { // inline: it ends with its pod
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, err
@@ -377,6 +385,10 @@ func (d *Driver) NodeStageVolume(
 	if !exists(d.VolumeDir(r.GetVolumeId())) {
 		return nil, status.Error(codes.NotFound, "no such volume")
 	}
+	if r.GetVolumeCapability().GetBlock() != nil {
+		_, err := loops{d.Dir}.attach(d.VolumeDir(r.GetVolumeId()))
+		return &csi.NodeStageVolumeResponse{}, err
+	}
 	return &csi.NodeStageVolumeResponse{}, bind(d.VolumeDir(r.GetVolumeId()), r.GetStagingTargetPath(), false)
 }
 
@@ -392,7 +404,7 @@ func (d *Driver) NodeUnstageVolume(
 	if err := sys.Unmount(r.GetStagingTargetPath()); err != nil && !errors.Is(err, sys.ErrNotMounted) {
 		return nil, err
 	}
-	return &csi.NodeUnstageVolumeResponse{}, nil
+	return &csi.NodeUnstageVolumeResponse{}, loops{d.Dir}.detach(d.VolumeDir(r.GetVolumeId()))
 }
 
 // NodeGetVolumeStats implements csi.NodeServer.

@@ -40,6 +40,7 @@ type machine struct {
 	drivers  *csi.Drivers
 	changes  chan struct{}
 	owned    atomic.Int64
+	block    bool // its PersistentVolume is a device
 	endServe func()
 	end      func()
 }

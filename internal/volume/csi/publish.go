@@ -20,6 +20,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/socket"
 	"podrun.io/podrun/internal/volume/mounts"
 )
@@ -52,6 +53,7 @@ type Request struct {
 type Published struct {
 	Path     string
 	ReadOnly bool
+	Block    bool // Path is a device
 }
 
 // record returns the record of the volume before the driver is known. The ID has the kubelet's form. Unlike there a
@@ -60,7 +62,7 @@ func (r Request) record() Record {
 	if v := r.Persistent; v != nil {
 		return Record{
 			Driver: r.Source.Driver, ID: v.Handle, UID: r.Pod.UID, Pod: pod.KeyOf(r.Pod), Volume: r.Volume,
-			PersistentVolume: v.Name, Claim: v.Claim, ReadOnly: r.readOnly(),
+			PersistentVolume: v.Name, Claim: v.Claim, ReadOnly: r.readOnly(), Block: v.Block,
 		}
 	}
 	return Record{
@@ -100,17 +102,22 @@ func (d *Drivers) Publish(ctx context.Context, r Request) (Published, error) {
 	if err != nil {
 		return Published{}, err
 	}
-	if found && before.Published && !before.Released {
-		mounted, err := isMounted(before.Target)
+	stale, err := before.isStale()
+	if err != nil {
+		return Published{}, err
+	}
+	if found && before.Published && !before.Released && !stale {
+		mounted, err := before.isThere()
 		same := r.isOf(before)
 		if same && mounted && err == nil {
 			d.Renew(r)
 		}
 		if err != nil || mounted {
-			return Published{before.Target, r.readOnly() || !same && before.ReadOnly}, err
+			return Published{before.Target, r.readOnly() || !same && before.ReadOnly, before.Block}, err
 		}
 	}
-	if found && !r.isOf(before) { // its document names another volume now, and this one is not mounted
+	// Its document names another volume now, and this one is not mounted; or a former boot's device may be there.
+	if found && (stale || !r.isOf(before)) {
 		before.Released = true
 		if err := d.records.update(before, func(r *Record) { r.Released = true }); err != nil {
 			return Published{}, err
@@ -131,10 +138,15 @@ func (d *Drivers) Publish(ctx context.Context, r Request) (Published, error) {
 	d.Renew(r)
 	record := r.record()
 	record.Socket, record.Target = with.endpoint, d.target(r)
+	if record.Block {
+		if record.Boot, err = sys.BootID(); err != nil {
+			return Published{}, err
+		}
+	}
 	if found && !before.Released {
 		record.Staging = before.Staging // also if the driver stages nothing any more
 	}
-	return Published{record.Target, r.readOnly()}, d.do(ctx, record, publishing,
+	return Published{record.Target, r.readOnly(), record.Block}, d.do(ctx, record, publishing,
 		func(ctx context.Context, record Record) error { return d.publish(ctx, with, r, record) })
 }
 
@@ -143,6 +155,9 @@ func (d *Drivers) target(r Request) string {
 	name := r.Volume
 	if r.Persistent != nil {
 		name = r.Persistent.Name
+		if r.Persistent.Block {
+			return filepath.Join(blockDir(d.o.Dir), "publish", name, string(r.Pod.UID))
+		}
 	}
 	return filepath.Join(d.o.Dir, "pods", string(r.Pod.UID), "volumes", "kubernetes.io~csi", name, "mount")
 }
@@ -171,7 +186,7 @@ func (r Request) ownable(with *driver) bool {
 		policy = *r.Driver.Spec.FSGroupPolicy
 	}
 	switch {
-	case with.can[volumeMountGroup], r.readOnly():
+	case with.can[volumeMountGroup], r.readOnly(), r.Persistent != nil && r.Persistent.Block:
 		return false
 	case policy == pod.FSGroupNone:
 		return false
@@ -229,7 +244,10 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 // mustBeMounted returns an error if a driver says that it has mounted a PersistentVolume, and has not where this
 // machine sees it: what a pod wrote there would not be in the volume.
 func mustBeMounted(r Record) error {
-	mounted, err := isMounted(r.Target)
+	mounted, err := r.isThere()
+	if err == nil && !mounted && r.Block {
+		err = fmt.Errorf("it succeeded, but there is no block device at %s", r.Target)
+	}
 	if err == nil && !mounted {
 		err = fmt.Errorf("it succeeded, but nothing is mounted at %s: does the driver's container mount this directory's "+
 			"parents with mountPropagation: Bidirectional?", r.Target)
@@ -247,7 +265,7 @@ func (r Request) publication(with *driver, record Record) publication {
 		p.mode = modeSingleNodeMultiWriter
 	}
 	if r.Persistent != nil {
-		p.mode, p.flags = r.Persistent.mode(with), r.Persistent.MountOptions
+		p.mode, p.flags, p.block = r.Persistent.mode(with), r.Persistent.MountOptions, r.Persistent.Block
 	}
 	if s := r.Pod.Spec.SecurityContext; with.can[volumeMountGroup] && s != nil && s.FSGroup != nil {
 		p.group = strconv.FormatInt(*s.FSGroup, 10)
@@ -349,11 +367,8 @@ func (d *Drivers) unpublish(ctx context.Context, r Record) error {
 	if err != nil && status.Code(err) != codes.NotFound {
 		return failed(r.Driver, "NodeUnpublishVolume", err)
 	}
-	switch mounted, err := isMounted(r.Target); {
-	case err != nil:
-		return err
-	case mounted:
-		return failed(r.Driver, "NodeUnpublishVolume", fmt.Errorf("it succeeded, but %s is still mounted", r.Target))
+	if err := r.left(); err != nil {
+		return failed(r.Driver, "NodeUnpublishVolume", err)
 	}
 	if r.PersistentVolume == "" {
 		return d.records.forget(r)

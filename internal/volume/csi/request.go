@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/volume/persistent"
 )
 
 // InlineRequest returns what a driver is asked for by an inline volume.
@@ -33,7 +34,7 @@ func PersistentRequest(in pod.Inside, volume *v1.Volume, pv *v1.PersistentVolume
 		},
 		Persistent: &Persistent{
 			Name: pv.Name, Claim: claim, Handle: s.VolumeHandle, Modes: pv.Spec.AccessModes,
-			MountOptions: pv.Spec.MountOptions,
+			MountOptions: pv.Spec.MountOptions, Block: persistent.IsBlock(pv.Spec.VolumeMode),
 		},
 	}
 	r.Secrets, r.Lacks = secretOf(in.Objects, s.NodePublishSecretRef)

@@ -26,6 +26,8 @@ type Persistent struct {
 	Handle       string
 	Modes        []v1.PersistentVolumeAccessMode
 	MountOptions []string
+	// Block: it is a device, without a file system.
+	Block bool
 	// StageSecrets are for staging the volume.
 	StageSecrets map[string]string
 }
@@ -33,7 +35,7 @@ type Persistent struct {
 // isOf reports whether a record is that of the volume, not of one that the same document named before.
 func (r Request) isOf(before Record) bool {
 	now := r.record()
-	return now.Driver == before.Driver && now.ID == before.ID
+	return now.Driver == before.Driver && now.ID == before.ID && now.Block == before.Block
 }
 
 // has reports whether the volume has one of the access modes.
@@ -81,6 +83,9 @@ func newStages(dir string, records *store) *stages {
 
 // path returns where a volume is staged, which is where the kubelet has it.
 func (s *stages) path(r Record) string {
+	if r.Block {
+		return filepath.Join(blockDir(s.dir), "staging", r.Driver, digest(r.ID))
+	}
 	return filepath.Join(s.dir, "plugins", "kubernetes.io", "csi", r.Driver, digest(r.ID), "globalmount")
 }
 
@@ -212,7 +217,7 @@ func (s *stages) unstage(ctx context.Context, conn *grpc.ClientConn, r Record) e
 
 // removeStaging removes the directories that were made for staging a volume, unless they are not empty.
 func removeStaging(dir string) {
-	for range 3 { // …/DRIVER/HASH/globalmount
+	for range 3 { // …/DRIVER/HASH/globalmount, …/staging/DRIVER/HASH
 		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return
 		}
@@ -246,9 +251,9 @@ func Retained(dirs layout.Dirs, uid pod.UID, claim string) (p Published, name st
 	if err != nil || !found {
 		return p, "", err
 	}
-	mounted, err := isMounted(r.Target)
-	if err == nil && (!mounted || !r.Published) {
+	mounted, err := r.isThere()
+	if stale, failed := r.isStale(); err == nil && (!mounted || !r.Published || stale || failed != nil) {
 		err = fmt.Errorf("the pod has the PersistentVolume %q, which is not mounted any more", r.PersistentVolume)
 	}
-	return Published{r.Target, r.ReadOnly}, r.PersistentVolume, err
+	return Published{r.Target, r.ReadOnly, r.Block}, r.PersistentVolume, err
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -63,7 +64,7 @@ func (m *machine) persistent(uid string, modes ...v1.PersistentVolumeAccessMode)
 		modes = []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}
 	}
 	r := m.request(uid)
-	r.Persistent = &csi.Persistent{Name: "pv", Claim: "claim", Handle: handle, Modes: modes}
+	r.Persistent = &csi.Persistent{Name: "pv", Claim: "claim", Handle: handle, Modes: modes, Block: m.block}
 	return r
 }
 
@@ -156,43 +157,47 @@ func TestWithoutStage(t *testing.T) {
 	m.unstaged()
 }
 
-// TestKilledInBetween: podrun is killed before or after each of the calls, with a pod that stays or goes.
+// TestKilledInBetween: podrun is killed before or after each of the calls, with a pod that stays or goes, and a file
+// system or a block device.
 func TestKilledInBetween(t *testing.T) {
 	for _, call := range []string{"NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"} {
-		for _, before := range []bool{true, false} {
-			for _, stays := range []bool{true, false} {
-				name := call + map[bool]string{true: " before", false: " after"}[before] + map[bool]string{true: " stays", false: " goes"}[stays]
-				t.Run(name, func(t *testing.T) {
-					m := staging(t)
-					ends := strings.HasPrefix(call, "NodeUn")
-					if ends {
-						m.published(m.persistent("u1"))
-					}
-					if before {
-						m.fail(call, codes.Unavailable) // nothing has happened, and what is on disk is as after a kill
-					}
-					files := m.cut(call, ends)
-					m.stop()
-					if before {
-						m.fail(call, codes.OK)
-					} else {
-						m.restore(files)
-					}
-					m.start()
-					if stays {
-						m.published(m.persistent("u1"))
-						if _, err := os.Stat(m.driver.Path("volumes")); err != nil {
-							t.Error(err)
-						}
-						m.has("u1 published=true released=false")
-					}
-					m.remove("u1")
-					m.await("")
-					m.unstaged()
-				})
-			}
+		for variant := range 8 {
+			before, stays, block := variant&1 != 0, variant&2 != 0, variant&4 != 0
+			t.Run(fmt.Sprintf("%s before=%v stays=%v block=%v", call, before, stays, block), func(t *testing.T) {
+				killedInBetween(t, call, before, stays, block)
+			})
 		}
 	}
+}
+
+func killedInBetween(t *testing.T, call string, before, stays, block bool) {
+	m := staging(t)
+	m.block = block
+	ends := strings.HasPrefix(call, "NodeUn")
+	if ends {
+		m.published(m.persistent("u1"))
+	}
+	if before {
+		m.fail(call, codes.Unavailable) // nothing has happened, and what is on disk is as after a kill
+	}
+	files := m.cut(call, ends)
+	m.stop()
+	if before {
+		m.fail(call, codes.OK)
+	} else {
+		m.restore(files)
+	}
+	m.start()
+	if stays {
+		m.published(m.persistent("u1"))
+		if _, err := os.Stat(m.driver.Path("volumes")); err != nil {
+			t.Error(err)
+		}
+		m.has("u1 published=true released=false")
+	}
+	m.remove("u1")
+	m.await("")
+	m.unstaged()
 }
 
 // cut begins or ends the volume of a pod, and returns the records as they were before the call.

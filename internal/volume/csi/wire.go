@@ -178,17 +178,21 @@ type publication struct {
 	id, staging, target, fsType, group string
 	flags                              []string
 	mode                               accessMode
-	readOnly                           bool
+	readOnly, block                    bool
 	secrets, context                   map[string]string
 }
 
 // capability returns the VolumeCapability.
 func (p publication) capability() message {
+	mode := message(nil).number(1, uint64(p.mode))
+	if p.block {
+		return message(nil).within(1, nil).within(3, mode)
+	}
 	mount := message(nil).text(1, p.fsType)
 	for _, flag := range p.flags {
 		mount = mount.within(2, message(flag))
 	}
-	return message(nil).within(2, mount.text(3, p.group)).within(3, message(nil).number(1, uint64(p.mode)))
+	return message(nil).within(2, mount.text(3, p.group)).within(3, mode)
 }
 
 func (p publication) encodeStage() message {

@@ -19,8 +19,15 @@ import (
 // should have one, and cannot.
 func Bound(all pod.Objects, claim pod.Key) (*v1.PersistentVolume, error) {
 	document := all.Claims[claim]
-	if document == nil {
-		return referring(all, claim)
+	if document == nil || document.Spec.VolumeName == "" {
+		volume, err := referring(all, claim)
+		if document == nil || err != nil {
+			return volume, err
+		}
+		if volume == nil {
+			return nil, fmt.Errorf("the PersistentVolumeClaim %q has volumeMode Block, and no PersistentVolume", claim.Name)
+		}
+		return fit(volume, document)
 	}
 	name := document.Spec.VolumeName
 	volume := all.Volumes[name]
@@ -35,10 +42,20 @@ func Bound(all pod.Objects, claim pod.Key) (*v1.PersistentVolume, error) {
 		return nil, fmt.Errorf("the claims %s and %s name the PersistentVolume %q, and it can have one; its claimRef says which",
 			claim, other, name)
 	}
-	if why := unfit(&volume.Spec, &document.Spec); why != "" {
-		return nil, fmt.Errorf("the PersistentVolume %q does not fit the claim %q: %s", name, claim.Name, why)
+	return fit(volume, document)
+}
+
+// fit returns the volume of a claim, if it can be that.
+func fit(volume *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) (*v1.PersistentVolume, error) {
+	if why := unfit(&volume.Spec, &claim.Spec); why != "" {
+		return nil, fmt.Errorf("the PersistentVolume %q does not fit the claim %q: %s", volume.Name, claim.Name, why)
 	}
 	return volume, nil
+}
+
+// IsBlock reports whether a volume is a block device. It is a file system if it does not say what it is.
+func IsBlock(mode *v1.PersistentVolumeMode) bool {
+	return mode != nil && *mode == v1.PersistentVolumeBlock
 }
 
 // referring returns the PersistentVolume whose claimRef names a claim.
@@ -76,6 +93,9 @@ func unfit(v *v1.PersistentVolumeSpec, c *v1.PersistentVolumeClaimSpec) string {
 		if !slices.Contains(v.AccessModes, mode) {
 			return fmt.Sprintf("it has no access mode %s", mode)
 		}
+	}
+	if IsBlock(v.VolumeMode) != IsBlock(c.VolumeMode) {
+		return fmt.Sprintf("the volumeMode of one is %s, and of the other not", v1.PersistentVolumeBlock)
 	}
 	if class := c.StorageClassName; class != nil && *class != v.StorageClassName {
 		return fmt.Sprintf("its storage class is %q, and the claim's %q", v.StorageClassName, *class)

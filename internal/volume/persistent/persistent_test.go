@@ -71,6 +71,22 @@ func TestBound(t *testing.T) {
 			all.Claims[claim] = naming("a")
 			all.Claims[claim].Spec.StorageClassName = class("fast")
 		}, want: "a"},
+		"a device's claim": {change: func(all pod.Objects) {
+			all.Claims[claim], all.Volumes["a"].Spec.VolumeMode = naming("a"), new(v1.PersistentVolumeBlock)
+			all.Claims[claim].Spec.VolumeMode = new(v1.PersistentVolumeBlock)
+		}, want: "a"},
+		"a device": {change: func(all pod.Objects) {
+			all.Claims[claim], all.Volumes["a"].Spec.VolumeMode = naming("a"), new(v1.PersistentVolumeBlock)
+		}, err: "the volumeMode of one is Block, and of the other not"},
+		"no device by its claimRef": {change: func(all pod.Objects) {
+			all.Claims[claim] = naming("")
+			all.Claims[claim].Spec.VolumeMode = new(v1.PersistentVolumeBlock)
+		}, err: "the volumeMode of one is Block, and of the other not"},
+		"no device": {change: func(all pod.Objects) {
+			clear(all.Volumes)
+			all.Claims[claim] = naming("")
+			all.Claims[claim].Spec.VolumeMode = new(v1.PersistentVolumeBlock)
+		}, err: `the PersistentVolumeClaim "data" has volumeMode Block, and no PersistentVolume`},
 		"size": {change: func(all pod.Objects) {
 			all.Claims[claim] = naming("a")
 			all.Claims[claim].Spec.Resources.Requests = size("3Gi")

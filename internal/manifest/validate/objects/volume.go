@@ -28,6 +28,9 @@ func PersistentVolume(v *v1.PersistentVolume) field.ErrorList {
 		errs = append(errs, oneOf(at.Child("volumeMode"), *m,
 			v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)...)
 	}
+	if m := spec.VolumeMode; m != nil && *m == v1.PersistentVolumeBlock && spec.CSI == nil {
+		errs = append(errs, field.Forbidden(at.Child("volumeMode"), "only volumes of csi can be block devices"))
+	}
 	if name := spec.StorageClassName; name != "" {
 		for _, why := range validation.IsDNS1123Subdomain(name) {
 			errs = append(errs, field.Invalid(at.Child("storageClassName"), name, why))

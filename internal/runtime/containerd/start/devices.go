@@ -150,3 +150,26 @@ func addDevice(spec *specs.Spec, d *v1beta1.DeviceSpec, privileged bool) error {
 	}
 	return nil
 }
+
+// addBlocks adds the block devices of volumes. At their paths the container has no others.
+func addBlocks(l *launch, spec *specs.Spec) error {
+	privileged := pod.Security(l.Pod, l.Container).Privileged
+	for _, m := range l.Mounts {
+		if !m.Block {
+			continue
+		}
+		at := path.Join("/", m.ContainerPath)
+		spec.Linux.Devices = slices.DeleteFunc(spec.Linux.Devices, func(d specs.LinuxDevice) bool {
+			return path.Join("/", d.Path) == at
+		})
+		permissions := "rwm"
+		if m.ReadOnly {
+			permissions = "r" // as the kubelet has it
+		}
+		d := &v1beta1.DeviceSpec{HostPath: m.HostPath, ContainerPath: at, Permissions: permissions}
+		if err := addDevice(spec, d, privileged != nil && *privileged); err != nil {
+			return failed(err)
+		}
+	}
+	return nil
+}

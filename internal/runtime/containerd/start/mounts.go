@@ -23,7 +23,8 @@ func (st *ContainerStarter) relabel(ctx context.Context, mounts []pod.Mount, fil
 		return nil
 	}
 	for _, m := range mounts {
-		if !strings.HasPrefix(m.HostPath, st.o.Dirs.Root+"/") && !strings.HasPrefix(m.HostPath, st.o.Dirs.Run+"/") {
+		own := strings.HasPrefix(m.HostPath, st.o.Dirs.Root+"/") || strings.HasPrefix(m.HostPath, st.o.Dirs.Run+"/")
+		if m.Block || !own {
 			continue
 		}
 		if err := sys.LabelTree(ctx, m.HostPath, files); err != nil {

@@ -56,6 +56,9 @@ func (st *ContainerStarter) addHostDetails(l *launch, spec *specs.Spec) error {
 	if err := addPlugged(l, spec); err != nil {
 		return fmt.Errorf("adding devices: %w", err)
 	}
+	if err := addBlocks(l, spec); err != nil {
+		return err
+	}
 	if l.Sandbox.Details.FirstUser != 0 {
 		if err := keepFlags(spec.Mounts); err != nil {
 			return err

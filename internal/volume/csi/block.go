@@ -1,0 +1,68 @@
+package csi
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"podrun.io/podrun/internal/sys"
+)
+
+// A block volume is a device: its driver makes a node of it at the target, or binds one there, and containers get a
+// node of the same device. It has no file system, so that it belongs to no group.
+
+// blockDir returns where block volumes are, which is where the kubelet has them.
+func blockDir(dir string) string {
+	return filepath.Join(dir, "plugins", "kubernetes.io", "csi", "volumeDevices")
+}
+
+// isThere reports whether the volume is mounted at its target, or its device is there. It accesses no file system but
+// that of the target's directory. A link to a device is none: whatever it leads to may be another one later.
+func (r Record) isThere() (bool, error) {
+	if !r.Block {
+		return isMounted(r.Target)
+	}
+	info, err := os.Lstat(r.Target)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && isBlockDevice(info), err
+}
+
+// isStale reports whether the device was published before the machine was restarted. A mount ends with the machine; a
+// node of a device may not, and its number may be another device's by now.
+func (r Record) isStale() (bool, error) {
+	if !r.Block {
+		return false, nil
+	}
+	boot, err := sys.BootID()
+	return boot != r.Boot, err
+}
+
+func isBlockDevice(info fs.FileInfo) bool {
+	return info.Mode()&(fs.ModeDevice|fs.ModeCharDevice) == fs.ModeDevice
+}
+
+// left returns an error if a driver has unpublished a volume, and something of it is still there.
+func (r Record) left() error {
+	mounted, err := isMounted(r.Target)
+	if err == nil && mounted {
+		err = fmt.Errorf("it succeeded, but %s is still mounted", r.Target)
+	}
+	if err == nil && r.Block {
+		var there bool
+		if there, err = r.isThere(); there {
+			err = fmt.Errorf("it succeeded, but the device %s is still there", r.Target)
+		}
+	}
+	return err
+}
+
+// isEmpty reports whether what is at a path may be removed: a directory, or a file without content, on which a driver
+// has bound a device.
+func isEmpty(path string) bool {
+	info, err := os.Lstat(path)
+	return err != nil || info.IsDir() || info.Mode().IsRegular() && info.Size() == 0
+}
