@@ -34,9 +34,9 @@ func volumesCommand(a *app) *cobra.Command {
 			}
 			var errs []error
 			for _, name := range names {
-				err := volume.RemoveClaim(c.Context(), a.Dirs(), namespace, name)
+				kept, err := volume.RemoveClaim(c.Context(), a.Dirs(), namespace, name)
 				if err == nil {
-					_, err = fmt.Fprintf(a.Out, "volume %s/%s removed\n", namespace, name)
+					_, err = fmt.Fprintf(a.Out, "volume %s/%s removed%s\n", namespace, name, kept)
 				}
 				errs = append(errs, err)
 			}

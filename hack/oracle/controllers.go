@@ -19,6 +19,9 @@ import (
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install" // kinds that podrun passes over
+	"k8s.io/kubernetes/pkg/apis/storage"
+	_ "k8s.io/kubernetes/pkg/apis/storage/install" // the scheme's types and defaults
+	storagevalidation "k8s.io/kubernetes/pkg/apis/storage/validation"
 )
 
 // maxReplicas is how many pods of one workload podrun takes. More are not made here either.
@@ -213,6 +216,20 @@ func (k kubernetes) claim(v *verdict, c *core.PersistentVolumeClaim) {
 func (k kubernetes) volume(v *verdict, p *core.PersistentVolume) {
 	opts := corevalidation.ValidationOptionsForPersistentVolume(p, nil)
 	for _, e := range corevalidation.ValidatePersistentVolume(p, opts) {
+		v.Errors = append(v.Errors, finding{Field: e.Field, Message: e.ErrorBody()})
+	}
+}
+
+// class judges a StorageClass as the API server does.
+func (k kubernetes) class(v *verdict, c *storage.StorageClass) {
+	for _, e := range storagevalidation.ValidateStorageClass(c) {
+		v.Errors = append(v.Errors, finding{Field: e.Field, Message: e.ErrorBody()})
+	}
+}
+
+// driver judges a CSIDriver as the API server does.
+func (k kubernetes) driver(v *verdict, d *storage.CSIDriver) {
+	for _, e := range storagevalidation.ValidateCSIDriver(d) {
 		v.Errors = append(v.Errors, finding{Field: e.Field, Message: e.ErrorBody()})
 	}
 }

@@ -23,6 +23,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install" // the scheme's types and defaults
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/kubernetes/pkg/apis/storage"
 	"k8s.io/kubernetes/pkg/capabilities"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/pod-security-admission/api"
@@ -156,6 +157,10 @@ func (k kubernetes) document(v *verdict, doc []byte) {
 		k.claim(v, o)
 	case *core.PersistentVolume:
 		k.volume(v, o)
+	case *storage.StorageClass:
+		k.class(v, o)
+	case *storage.CSIDriver:
+		k.driver(v, o)
 	case *core.List:
 		for _, item := range o.Items {
 			raw, ok := item.(*runtime.Unknown)

@@ -33,7 +33,7 @@ func (o Object) Name() Name { return Name{o.Kind(), o.Key()} }
 
 // object loads an object to which pods refer. The errors about a Secret do not contain its values.
 func (l *loader) object(o object, kind kinds.Kind) {
-	if kind.Name == objects.KindVolume && l.Policy != nil {
+	if (kind.Name == objects.KindVolume || kind.Name == objects.KindClass) && l.Policy != nil {
 		// It may be any directory of the machine, and any volume that a driver can reach.
 		kind.Meaning = "with --pod-security, pods have no PersistentVolumes"
 		l.pass(o, kind)

@@ -6,7 +6,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/manifest/documents"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/pod/storageclass"
 )
 
 // mergeObjects sets d.Objects to the objects of all sources to which pods refer. Of one that is defined twice,
@@ -16,7 +18,7 @@ func (s Sources) mergeObjects(d *Desired) {
 	d.Objects = pod.Objects{
 		ConfigMaps: map[pod.Key]*v1.ConfigMap{}, Secrets: map[pod.Key]*v1.Secret{},
 		CSIDrivers: map[string]*pod.CSIDriver{}, Volumes: map[string]*v1.PersistentVolume{},
-		Claims: map[pod.Key]*v1.PersistentVolumeClaim{},
+		Claims: map[pod.Key]*v1.PersistentVolumeClaim{}, Classes: map[string]*storageclass.Class{},
 	}
 	d.Objects.Partial = !d.Complete || slices.ContainsFunc(d.Problems, func(p Problem) bool { return p.Blind })
 	used := map[Name]Origin{}
@@ -26,8 +28,8 @@ func (s Sources) mergeObjects(d *Desired) {
 		for _, o := range objects {
 			n := o.Name()
 			first, twice := used[n]
-			if twice && first == o.Origin {
-				continue // one file that two sources read
+			if twice && (first == o.Origin || o.IsPlain()) {
+				continue // one file that two sources read, or a claim that several pods have
 			}
 			if twice {
 				err := &DuplicateError{Kind: n.Kind, Key: n.Key, Used: first, Not: o.Origin}
@@ -35,17 +37,13 @@ func (s Sources) mergeObjects(d *Desired) {
 				continue
 			}
 			used[n] = o.Origin
-			switch {
-			case o.Secret != nil:
-				d.Objects.Secrets[n.Key] = o.Secret
-			case o.CSIDriver != nil:
-				d.Objects.CSIDrivers[n.Key.Name] = o.CSIDriver
-			case o.Volume != nil:
-				d.Objects.Volumes[n.Key.Name] = o.Volume
-			case o.Claim != nil:
-				d.Objects.Claims[n.Key] = o.Claim
-			default:
-				d.Objects.ConfigMaps[n.Key] = o.ConfigMap
+			o.Add(&d.Objects)
+		}
+		for _, w := range s.Last[source].Workloads {
+			for _, c := range documents.Claims(w) {
+				if key := (pod.Key{Namespace: c.Namespace, Name: c.Name}); d.Objects.Claims[key] == nil {
+					d.Objects.Claims[key] = c
+				}
 			}
 		}
 	}

@@ -46,18 +46,21 @@ func TestErrorsOfAFile(t *testing.T) {
 func TestPersistentVolumesOfAnybody(t *testing.T) {
 	t.Parallel()
 	const head = "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v}\nspec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], "
-	for _, source := range []string{"csi: {driver: d.example.com, volumeHandle: a}}", "hostPath: {path: /}}", "nfs: {server: a, path: /}}"} {
+	const class = "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: v}\nprovisioner: d.example.com\n"
+	for _, source := range []string{
+		head + "csi: {driver: d.example.com, volumeHandle: a}}", head + "hostPath: {path: /}}", head + "nfs: {server: a, path: /}}", class,
+	} {
 		o := options("a.yaml")
-		loaded, err := Load([]byte(head+source), o)
+		loaded, err := Load([]byte(source), o)
 		if err != nil || len(loaded.Objects) != 1 || len(loaded.Warnings) != 0 {
 			t.Errorf("%s: %+v, %v", source, loaded, err)
 		}
 		if o.Policy, err = podsecurity.New("baseline", "d.example.com"); err != nil {
 			t.Fatal(err)
 		}
-		loaded, err = Load([]byte(head+source), o)
+		loaded, err = Load([]byte(source), o)
 		if err != nil || len(loaded.Objects) != 0 || len(loaded.Warnings) != 1 ||
-			!strings.Contains(loaded.Warnings[0].Error(), "PersistentVolume v is passed over: with --pod-security, pods have no PersistentVolumes") {
+			!strings.Contains(loaded.Warnings[0].Error(), " v is passed over: with --pod-security, pods have no PersistentVolumes") {
 			t.Errorf("%s: %+v, %v", source, loaded, err)
 		}
 	}

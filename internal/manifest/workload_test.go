@@ -386,7 +386,7 @@ func TestNamedVolumes(t *testing.T) {
 	if err != nil || len(loaded.Objects) != 1 || len(loaded.Warnings) != 0 || loaded.Objects[0].Claim.Spec.VolumeName != "v" {
 		t.Errorf("%+v, %v", loaded, err)
 	}
-	loaded, err = Load([]byte(claim+strings.Replace(spec, "volumeName: v, ", "", 1)), options("a.yaml"))
+	loaded, err = Load([]byte(claim+strings.Replace(spec, "volumeName: v", "storageClassName: ''", 1)), options("a.yaml"))
 	if err != nil || len(loaded.Objects) != 0 {
 		t.Errorf("a claim without a volume: %+v, %v", loaded, err)
 	}

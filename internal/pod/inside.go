@@ -1,6 +1,10 @@
 package pod
 
-import v1 "k8s.io/api/core/v1"
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod/storageclass"
+)
 
 // Objects are the objects that pods can refer to. They are shared and must not be modified.
 type Objects struct {
@@ -8,7 +12,8 @@ type Objects struct {
 	Secrets    map[Key]*v1.Secret
 	CSIDrivers map[string]*CSIDriver // by name
 	Volumes    map[string]*v1.PersistentVolume
-	Claims     map[Key]*v1.PersistentVolumeClaim // those that name a volume, or are block devices
+	Classes    map[string]*storageclass.Class
+	Claims     map[Key]*v1.PersistentVolumeClaim // those that name a volume or class, or are block devices
 	// Partial reports that a source that may contain more objects has not been read yet, so that a
 	// missing object does not count as removed.
 	Partial bool

@@ -19,10 +19,11 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/volume/provision"
 )
 
-// A PersistentVolumeClaim without a PersistentVolume is a directory with the claim's name that outlives pods: every pod
-// that names the claim uses the directory.
+// A PersistentVolumeClaim without a PersistentVolume or a StorageClass is a directory with the claim's name that
+// outlives pods: every pod that names the claim uses the directory.
 
 // ErrInUse reports that a pod uses the volume.
 var ErrInUse = errors.New("in use")
@@ -38,6 +39,10 @@ type Claim struct {
 	Made      time.Time `json:"made"`
 	// Pods are the names of the pods that have the claim in their manifest.
 	Pods []string `json:"pods"`
+	// Driver has made the volume, for its StorageClass, and calls it Handle; "": it is a directory.
+	Driver       string `json:"driver,omitempty"`
+	StorageClass string `json:"storageClass,omitempty"`
+	Handle       string `json:"handle,omitempty"`
 }
 
 // readyClaim creates the claim's directory if it does not exist, and returns its path.
@@ -112,6 +117,16 @@ func Claims(dirs layout.Dirs) ([]Claim, error) {
 		return nil, err
 	}
 	claims := []Claim{}
+	provisioned, err := provision.List(dirs)
+	for _, v := range provisioned {
+		claims = append(claims, Claim{
+			Namespace: v.Namespace, Name: v.Claim, Made: v.Made, Pods: using[v.Key()],
+			Driver: v.Driver, StorageClass: v.Class, Handle: v.Handle,
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing volumes: %w", err)
+	}
 	spaces, err := os.ReadDir(dirs.Claims())
 	if errors.Is(err, fs.ErrNotExist) {
 		return claims, nil
@@ -199,14 +214,13 @@ func readKept(path string) ([]byte, error) {
 }
 
 // RemoveClaim removes a volume and its content. It fails with ErrInUse if a pod uses it and with
-// ErrNoVolume if it does not exist.
-func RemoveClaim(ctx context.Context, dirs layout.Dirs, namespace, name string) error {
+// ErrNoVolume if it does not exist. Kept says what its driver keeps, after a semicolon; "" if nothing.
+func RemoveClaim(ctx context.Context, dirs layout.Dirs, namespace, name string) (kept string, err error) {
 	dir := dirs.Claim(namespace, name)
-	fail := func(err error) error { return fmt.Errorf("removing volume %s/%s: %w", namespace, name, err) }
-	if !isComponent(namespace) || !isComponent(name) || strings.HasPrefix(name, ".") {
-		return fail(ErrNoVolume)
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("removing volume %s/%s: %w", namespace, name, err)
 	}
-	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+	if !isComponent(namespace) || !isComponent(name) || strings.HasPrefix(name, ".") {
 		return fail(ErrNoVolume)
 	}
 	free := func() error {
@@ -215,6 +229,15 @@ func RemoveClaim(ctx context.Context, dirs layout.Dirs, namespace, name string) 
 			return fmt.Errorf("%w by pod %s", ErrInUse, strings.Join(pods, ", "))
 		}
 		return err
+	}
+	claim := pod.Key{Namespace: namespace, Name: name}
+	if found, kept, err := provision.Remove(ctx, dirs, claim, free); err != nil {
+		return fail(err)
+	} else if found {
+		return kept, nil
+	}
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+		return fail(ErrNoVolume)
 	}
 	if err := errors.Join(free(), sys.NotMounted(dir)); err != nil {
 		return fail(err)
@@ -237,7 +260,7 @@ func RemoveClaim(ctx context.Context, dirs layout.Dirs, namespace, name string) 
 	if err := os.Remove(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) && !isNotEmpty(err) {
 		return fail(err)
 	}
-	return nil
+	return "", nil
 }
 
 // removeTree removes a directory in which nothing is mounted. Symbolic links in it are removed, not

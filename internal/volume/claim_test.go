@@ -58,11 +58,11 @@ func TestClaims(t *testing.T) {
 		if err != nil || len(all) != 1 || all[0].Name != "data" || strings.Join(all[0].Pods, " ") != "web-node1" {
 			t.Errorf("%s: %+v, %v", file, all, err)
 		}
-		if err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); !errors.Is(err, ErrInUse) {
+		if _, err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); !errors.Is(err, ErrInUse) {
 			t.Errorf("%s: a volume in use: %v", file, err)
 		}
 		write(t, manifest, "{")
-		if err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); err == nil {
+		if _, err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); err == nil {
 			t.Errorf("%s: removed though it is not known whether it is in use", file)
 		}
 		if err := os.Remove(manifest); err != nil {
@@ -72,7 +72,7 @@ func TestClaims(t *testing.T) {
 	if b, err := os.ReadFile(dir + "/file"); err != nil || string(b) != "kept" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); err != nil {
+	if _, err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(f.root + "/claims/default"); !errors.Is(err, os.ErrNotExist) {
@@ -82,7 +82,7 @@ func TestClaims(t *testing.T) {
 		t.Errorf("outside: %q, %v", b, err)
 	}
 	for _, name := range []string{"data", "..", ".", "../default", "", ".going-data"} {
-		if err := RemoveClaim(t.Context(), f.dirs(), "default", name); !errors.Is(err, ErrNoVolume) {
+		if _, err := RemoveClaim(t.Context(), f.dirs(), "default", name); !errors.Is(err, ErrNoVolume) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -99,7 +99,7 @@ func TestMountedClaimStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount(dir, 0)
-	if err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); err == nil || !strings.Contains(err.Error(), "is mounted") {
+	if _, err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); err == nil || !strings.Contains(err.Error(), "is mounted") {
 		t.Error(err)
 	}
 	if b, err := os.ReadFile(outside + "/file"); err != nil || string(b) != "mine" {
@@ -250,7 +250,7 @@ func TestDeepClaim(t *testing.T) {
 	}); err != nil || given != 3*depth {
 		t.Errorf("given: %d files, %v", given, err)
 	}
-	if err := RemoveClaim(treetest.Timely(t), f.dirs(), "default", "data"); err != nil {
+	if _, err := RemoveClaim(treetest.Timely(t), f.dirs(), "default", "data"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {

@@ -17,7 +17,7 @@ import (
 // pod stays, whatever becomes of the documents.
 func readyPersistent(ctx context.Context, v *Volumes, in pod.Inside, volume *v1.Volume) (source, error) {
 	c := volume.PersistentVolumeClaim
-	pv, unbound := persistent.Bound(in.Objects, pod.Key{Namespace: in.Pod.Namespace, Name: c.ClaimName})
+	pv, unbound := v.provisioner.Bound(ctx, in, volume)
 	p, name, err := csi.Retained(v.dirs, in.Pod.UID, c.ClaimName)
 	has, block := name != "" && err == nil, pv != nil && persistent.IsBlock(pv.Spec.VolumeMode)
 	if has {

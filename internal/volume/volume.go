@@ -29,6 +29,7 @@ import (
 	"podrun.io/podrun/internal/volume/csi"
 	"podrun.io/podrun/internal/volume/etc"
 	"podrun.io/podrun/internal/volume/mounts"
+	"podrun.io/podrun/internal/volume/provision"
 )
 
 // Options are the parameters of New.
@@ -55,9 +56,11 @@ type Volumes struct {
 	etc    *etc.Files
 	mounts *mounts.Mounter
 	csi    *csi.Drivers
-	log    *slog.Logger
-	mu     sync.Mutex // guards writes to a pod's own directory, and owned
-	owned  map[ownKey]bool
+	// provisioner has the volumes of claims.
+	provisioner *provision.Provisioner
+	log         *slog.Logger
+	mu          sync.Mutex // guards writes to a pod's own directory, and owned
+	owned       map[ownKey]bool
 }
 
 // New returns Volumes for the pods below o.Dirs. It changes nothing on disk.
@@ -80,6 +83,7 @@ func New(o Options) *Volumes {
 	}
 	own := func(ctx context.Context, p *v1.Pod, path string) error { return ownInline(ctx, p, path, o.Log) }
 	v.csi = csi.New(csi.Options{Dirs: o.Dirs, Dir: o.PluginsDir, Own: own, Log: o.Log})
+	v.provisioner = &provision.Provisioner{Dirs: o.Dirs, Drivers: v.csi, Plugins: o.PluginsDir != ""}
 	return v
 }
 
@@ -194,7 +198,7 @@ func (v *Volumes) mountOf(in pod.Inside, i int, s source) (pod.Mount, error) {
 	}
 	if m.MountPropagation != nil {
 		out.Propagation = *m.MountPropagation
-		if err := canPropagate(s.path, out.Propagation); err != nil {
+		if err := mounts.CanPropagate(s.path, out.Propagation); err != nil {
 			return out, &runtime.ReasonError{Reason: runtime.ReasonCreate, Err: err}
 		}
 	}

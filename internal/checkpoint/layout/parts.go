@@ -29,6 +29,9 @@ func CSIDrivers(d Dirs) string { return filepath.Join(d.Run, "csi-drivers.json")
 // a reboot: drivers may keep something of a volume over it.
 func CSIVolumes(d Dirs) string { return filepath.Join(d.Root, "csi") }
 
+// CSIClaims returns the directory that has a file for each claim whose volume a CSI driver has made.
+func CSIClaims(d Dirs) string { return filepath.Join(CSIVolumes(d), "claims") }
+
 // Users returns the path at which a sandbox's user namespace is pinned, if it has one.
 func (f SandboxFiles) Users(id string) string { return filepath.Join(f.Dir(), id, "user") }
 

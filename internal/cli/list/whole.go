@@ -1,6 +1,7 @@
 package list
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -62,7 +63,7 @@ func (l *Lister) volumes(o Options) error {
 			pods := printers.OrNone(strings.Join(claim.Pods, ","))
 			row := []string{claim.Name, duration.HumanDuration(time.Since(claim.Made)), pods}
 			if o.Format.Wide() {
-				row = append(row, claim.Path)
+				row = append(row, cmp.Or(claim.Path, claim.Driver+" "+claim.Handle))
 			}
 			if o.Selection.AllNamespaces {
 				row = append([]string{claim.Namespace}, row...)

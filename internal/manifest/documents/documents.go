@@ -109,6 +109,23 @@ func (d Document) Workload() *workload.Workload {
 	return w
 }
 
+// Claims returns the claims that a StatefulSet makes for its pods.
+func Claims(w *workload.Workload) []*v1.PersistentVolumeClaim {
+	set, is := w.Object.(*appsv1.StatefulSet)
+	if !is || len(set.Spec.VolumeClaimTemplates) == 0 {
+		return nil
+	}
+	var all []*v1.PersistentVolumeClaim
+	for _, name := range w.Names() {
+		for i := range set.Spec.VolumeClaimTemplates {
+			c := set.Spec.VolumeClaimTemplates[i] // shares what must not be modified
+			c.Namespace, c.Name = w.Key.Namespace, c.Name+"-"+name
+			all = append(all, &c)
+		}
+	}
+	return all
+}
+
 // parallel returns how many pods of a Job may run at once.
 func parallel(s *batchv1.JobSpec) int {
 	if s.Completions != nil {

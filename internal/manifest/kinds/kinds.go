@@ -54,6 +54,7 @@ var acted = []Kind{
 	{Name: "PersistentVolumeClaim", Role: Claim, Groups: core},
 	{Name: "PersistentVolume", Role: Object, Groups: core},
 	{Name: "CSIDriver", Role: Object, Groups: storage},
+	{Name: "StorageClass", Role: Object, Groups: storage},
 	{Name: "Deployment", Role: Workload, Groups: apps},
 	{Name: "ReplicaSet", Role: Workload, Groups: apps},
 	{Name: "StatefulSet", Role: Workload, Groups: apps},

@@ -60,7 +60,6 @@ var passed = []Kind{
 	{"MutatingAdmissionPolicyBinding", Passed, admission, noAdmission},
 	{"CSINode", Passed, storage, noDrivers},
 	{"CSIStorageCapacity", Passed, storage, noDrivers},
-	{"StorageClass", Passed, storage, "a claim is a directory on this machine, whatever its class"},
 	{"VolumeAttachment", Passed, storage, noDrivers},
 	{"VolumeAttributesClass", Passed, storage, noDrivers},
 	{"PriorityClass", Passed, []string{"scheduling.k8s.io"}, "podrun preempts and evicts no pod"},

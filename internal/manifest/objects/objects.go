@@ -1,6 +1,6 @@
-// Package objects reads the objects beside pods and workloads to which these refer: ConfigMaps, Secrets, CSIDrivers
-// and PersistentVolumes. It decodes them, gives them their defaults and validates them, and says to which a pod refers;
-// it is pure. It does not know lines, and not what other objects there are.
+// Package objects reads the objects beside pods and workloads to which these refer: ConfigMaps, Secrets, CSIDrivers,
+// StorageClasses and PersistentVolumes. It decodes them, gives them their defaults and validates them, and says to
+// which a pod refers; it is pure. It does not know lines, and not what other objects there are.
 //
 // Begin reading at Read.
 package objects
@@ -17,6 +17,7 @@ import (
 	"podrun.io/podrun/internal/manifest/support"
 	validate "podrun.io/podrun/internal/manifest/validate/objects"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/pod/storageclass"
 )
 
 // The kinds of objects.
@@ -25,6 +26,7 @@ const (
 	KindSecret    = "Secret"
 	KindCSIDriver = "CSIDriver"
 	KindVolume    = "PersistentVolume"
+	KindClass     = "StorageClass"
 	KindClaim     = "PersistentVolumeClaim"
 )
 
@@ -34,6 +36,7 @@ type Object struct {
 	Secret    *v1.Secret
 	CSIDriver *pod.CSIDriver
 	Volume    *v1.PersistentVolume
+	Class     *storageclass.Class
 	Claim     *v1.PersistentVolumeClaim
 }
 
@@ -46,14 +49,16 @@ func (o Object) Kind() string {
 		return KindCSIDriver
 	case o.Volume != nil:
 		return KindVolume
+	case o.Class != nil:
+		return KindClass
 	case o.Claim != nil:
 		return KindClaim
 	}
 	return KindConfigMap
 }
 
-// Key returns the object's name, which is unique among those of its kind. CSIDrivers and PersistentVolumes have no
-// namespace.
+// Key returns the object's name, which is unique among those of its kind. CSIDrivers, PersistentVolumes and
+// StorageClasses have no namespace.
 func (o Object) Key() pod.Key {
 	switch {
 	case o.Secret != nil:
@@ -62,6 +67,8 @@ func (o Object) Key() pod.Key {
 		return pod.Key{Name: o.CSIDriver.Name}
 	case o.Volume != nil:
 		return pod.Key{Name: o.Volume.Name}
+	case o.Class != nil:
+		return pod.Key{Name: o.Class.Name}
 	case o.Claim != nil:
 		return pod.Key{Namespace: o.Claim.Namespace, Name: o.Claim.Name}
 	}
@@ -89,6 +96,9 @@ func Read(kind string, value map[string]any) (o Object, f Findings) {
 	case KindVolume:
 		o.Volume = &v1.PersistentVolume{}
 		into, t = o.Volume, reflect.TypeFor[v1.PersistentVolume]()
+	case KindClass:
+		o.Class = &storageclass.Class{}
+		into, t = o.Class, reflect.TypeFor[storageclass.Class]()
 	default:
 		o.ConfigMap = &v1.ConfigMap{}
 		into, t = o.ConfigMap, reflect.TypeFor[v1.ConfigMap]()
@@ -112,6 +122,8 @@ func Read(kind string, value map[string]any) (o Object, f Findings) {
 		f.Invalid = validate.CSIDriver(o.CSIDriver)
 	case o.Volume != nil:
 		f.Invalid = validate.PersistentVolume(o.Volume)
+	case o.Class != nil:
+		f.Invalid = validate.StorageClass(o.Class)
 	default:
 		o.ConfigMap.Namespace = cmp.Or(o.ConfigMap.Namespace, v1.NamespaceDefault)
 		f.Invalid = validate.ConfigMap(o.ConfigMap)
@@ -120,4 +132,28 @@ func Read(kind string, value map[string]any) (o Object, f Findings) {
 		f.Errs = append(f.Errs, decode.Error{Message: err.Error()})
 	}
 	return o, f
+}
+
+// Add adds the object to those that pods can refer to.
+func (o Object) Add(to *pod.Objects) {
+	switch key := o.Key(); {
+	case o.Secret != nil:
+		to.Secrets[key] = o.Secret
+	case o.CSIDriver != nil:
+		to.CSIDrivers[key.Name] = o.CSIDriver
+	case o.Volume != nil:
+		to.Volumes[key.Name] = o.Volume
+	case o.Class != nil:
+		to.Classes[key.Name] = o.Class
+	case o.Claim != nil:
+		to.Claims[key] = o.Claim
+	default:
+		to.ConfigMaps[key] = o.ConfigMap
+	}
+}
+
+// IsPlain reports whether the object is a claim that names no volume, and is no block device. It may be given again by
+// the manifests of each of the pods that share the claim.
+func (o Object) IsPlain() bool {
+	return o.Claim != nil && o.Claim.Spec.VolumeName == "" && *o.Claim.Spec.VolumeMode != v1.PersistentVolumeBlock
 }

@@ -23,7 +23,7 @@ added to it, is left out with its mounts and a warning: a program that needs the
 All of the manifest takes part in the pod's UID, also what is ignored.
 
 podrun reads documents of the kinds Pod, PodList, List, ConfigMap, Secret, PersistentVolumeClaim and PersistentVolume
-(apiVersion v1), CSIDriver (apiVersion storage.k8s.io/v1), and
+(apiVersion v1), CSIDriver and StorageClass (apiVersion storage.k8s.io/v1), and
 Deployment, ReplicaSet, StatefulSet and DaemonSet (apiVersion apps/v1), and Job and CronJob (apiVersion batch/v1;
 [below](#workloads-claims-and-volumes)). It passes over those that the [last table](#kinds-that-are-passed-over) lists, with a warning; any other kind is an error.
 

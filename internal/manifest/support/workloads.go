@@ -123,7 +123,7 @@ var workloadTable = map[string]map[string]rule{
 		"selector":                  ignored(noVolumes),
 		"resources":                 yes("at most what a PersistentVolume has; the size of a directory is not limited"),
 		"volumeName":                yes("the PersistentVolume of that name; the claim is no directory then"),
-		"storageClassName":          ignored(noVolumes),
+		"storageClassName":          yes("a StorageClass of a CSI driver makes the volume; else it is a directory"),
 		"volumeMode":                yes("must be its PersistentVolume's; a directory has Filesystem"),
 		"dataSource":                never("nothing would fill the claim; fill its directory"),
 		"dataSourceRef":             never("nothing would fill the claim; fill its directory"),

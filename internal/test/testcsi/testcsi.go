@@ -140,7 +140,7 @@ func (d *Driver) intercept(ctx context.Context, r any, info *grpc.UnaryServerInf
 // remember writes down that a call came, and with what.
 func (d *Driver) remember(call string, r any) error {
 	m, is := r.(proto.Message)
-	if !is || !strings.HasPrefix(call, "Node") {
+	if !is || !strings.HasPrefix(call, "Node") && !strings.HasSuffix(call, "teVolume") {
 		return nil
 	}
 	text, err := protojson.Marshal(m)

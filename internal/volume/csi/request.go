@@ -15,7 +15,7 @@ func InlineRequest(in pod.Inside, volume *v1.Volume) Request {
 	s := volume.CSI
 	r := Request{Pod: in.Pod, Volume: volume.Name, Source: s, Driver: in.Objects.CSIDrivers[s.Driver]}
 	if ref := s.NodePublishSecretRef; ref != nil {
-		r.Secrets, r.Lacks = secretOf(in.Objects, &v1.SecretReference{Namespace: in.Pod.Namespace, Name: ref.Name})
+		r.Secrets, r.Lacks = SecretOf(in.Objects, &v1.SecretReference{Namespace: in.Pod.Namespace, Name: ref.Name})
 	}
 	return r
 }
@@ -37,9 +37,9 @@ func PersistentRequest(in pod.Inside, volume *v1.Volume, pv *v1.PersistentVolume
 			MountOptions: pv.Spec.MountOptions, Block: persistent.IsBlock(pv.Spec.VolumeMode),
 		},
 	}
-	r.Secrets, r.Lacks = secretOf(in.Objects, s.NodePublishSecretRef)
+	r.Secrets, r.Lacks = SecretOf(in.Objects, s.NodePublishSecretRef)
 	if r.Lacks == nil {
-		r.Persistent.StageSecrets, r.Lacks = secretOf(in.Objects, s.NodeStageSecretRef)
+		r.Persistent.StageSecrets, r.Lacks = SecretOf(in.Objects, s.NodeStageSecretRef)
 	}
 	if slices.ContainsFunc(in.Pod.Spec.Volumes, func(o v1.Volume) bool { return o.CSI != nil && o.Name == pv.Name }) {
 		// Drivers are told of a path that has one of these names, and not which.
@@ -48,8 +48,8 @@ func PersistentRequest(in pod.Inside, volume *v1.Volume, pv *v1.PersistentVolume
 	return r
 }
 
-// secretOf returns the data of a Secret to which a volume refers; nil if it refers to none.
-func secretOf(all pod.Objects, ref *v1.SecretReference) (map[string]string, error) {
+// SecretOf returns the data of a Secret to which a volume refers; nil if it refers to none.
+func SecretOf(all pod.Objects, ref *v1.SecretReference) (map[string]string, error) {
 	if ref == nil {
 		return nil, nil
 	}

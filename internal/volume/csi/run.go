@@ -15,6 +15,7 @@ import (
 const (
 	publishing   = "publishing"
 	unpublishing = "unpublishing"
+	creating     = "creating"
 )
 
 const (

@@ -21,13 +21,12 @@ func Bound(all pod.Objects, claim pod.Key) (*v1.PersistentVolume, error) {
 	document := all.Claims[claim]
 	if document == nil || document.Spec.VolumeName == "" {
 		volume, err := referring(all, claim)
-		if document == nil || err != nil {
+		if volume == nil || document == nil {
 			return volume, err
 		}
-		if volume == nil {
-			return nil, fmt.Errorf("the PersistentVolumeClaim %q has volumeMode Block, and no PersistentVolume", claim.Name)
-		}
-		return fit(volume, document)
+		return fit(volume, &v1.PersistentVolumeClaim{ // what else it says has no meaning for a volume that is for it
+			ObjectMeta: document.ObjectMeta, Spec: v1.PersistentVolumeClaimSpec{VolumeMode: document.Spec.VolumeMode},
+		})
 	}
 	name := document.Spec.VolumeName
 	volume := all.Volumes[name]

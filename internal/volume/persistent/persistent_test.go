@@ -82,11 +82,10 @@ func TestBound(t *testing.T) {
 			all.Claims[claim] = naming("")
 			all.Claims[claim].Spec.VolumeMode = new(v1.PersistentVolumeBlock)
 		}, err: "the volumeMode of one is Block, and of the other not"},
-		"no device": {change: func(all pod.Objects) {
-			clear(all.Volumes)
+		"a class, and a claimRef": {change: func(all pod.Objects) {
 			all.Claims[claim] = naming("")
-			all.Claims[claim].Spec.VolumeMode = new(v1.PersistentVolumeBlock)
-		}, err: `the PersistentVolumeClaim "data" has volumeMode Block, and no PersistentVolume`},
+			all.Claims[claim].Spec.StorageClassName = class("slow")
+		}, want: "b"},
 		"size": {change: func(all pod.Objects) {
 			all.Claims[claim] = naming("a")
 			all.Claims[claim].Spec.Resources.Requests = size("3Gi")

@@ -1,4 +1,4 @@
-package volume
+package mounts
 
 import (
 	"errors"
@@ -11,7 +11,9 @@ import (
 )
 
 func TestCanPropagate(t *testing.T) {
-	needRoot(t)
+	if os.Geteuid() != 0 {
+		t.Skip("mounts: needs root")
+	}
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)
@@ -33,12 +35,12 @@ func TestCanPropagate(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range c.good {
-			if err := errors.Join(canPropagate(dir, p), canPropagate(dir+"/sub/dir", p)); err != nil {
+			if err := errors.Join(CanPropagate(dir, p), CanPropagate(dir+"/sub/dir", p)); err != nil {
 				t.Error(err)
 			}
 		}
 		for _, p := range c.bad {
-			if err := canPropagate(dir+"/sub", p); err == nil || !strings.Contains(err.Error(), "on the mount "+dir+", which is not shared") {
+			if err := CanPropagate(dir+"/sub", p); err == nil || !strings.Contains(err.Error(), "on the mount "+dir+", which is not shared") {
 				t.Errorf("%s: %v", p, err)
 			}
 		}

@@ -1,4 +1,4 @@
-package volume
+package mounts
 
 import (
 	"fmt"
@@ -6,13 +6,11 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-
-	"podrun.io/podrun/internal/volume/mounts"
 )
 
-// canPropagate returns an error for a mount that would silently not propagate: the mount on the
+// CanPropagate returns an error for a mount that would silently not propagate: the mount on the
 // machine must be shared or, for HostToContainer, at least be a slave of a shared one.
-func canPropagate(path string, p v1.MountPropagationMode) error {
+func CanPropagate(path string, p v1.MountPropagationMode) error {
 	if p == "" || p == v1.MountPropagationNone {
 		return nil
 	}
@@ -20,11 +18,11 @@ func canPropagate(path string, p v1.MountPropagationMode) error {
 	if err != nil {
 		return err
 	}
-	on, err := mounts.Of(real)
+	on, err := Of(real)
 	switch {
 	case err != nil:
 		return err
-	case on == nil, mounts.IsShared(on):
+	case on == nil, IsShared(on):
 		return nil
 	case p == v1.MountPropagationHostToContainer && strings.Contains(on.Optional, "master:"):
 		return nil

@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// TestStorageClass: a driver makes the volumes of a pod's claim and of a StatefulSet's, once, and deletes them when their
+// user says so.
+func TestStorageClass(t *testing.T) {
+	n := newNode(t)
+	const name = "made.csi.example.com"
+	dir, program := n.path("kubelet"), plugin(t, "..", "./internal/test/testcsi/driver")
+	state := filepath.Join(dir, "plugins", name)
+	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/plugin -stages -name %s -dir %s -registry %s/plugins_registry", name, state, dir),
+		"priorityClassName: system-node-critical", "volumes:", "- {name: driver, hostPath: {path: "+program+"}}",
+		"- {name: kubelet, hostPath: {path: "+dir+", type: Directory}}")
+	driver = inContainer(driver, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
+		"- {name: kubelet, mountPath: "+dir+", mountPropagation: Bidirectional}")
+	class := "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: fast}\nprovisioner: " + name + "\n"
+	spec := "{accessModes: [ReadWriteOnce], storageClassName: fast, resources: {requests: {storage: 1Mi}}}"
+	asking := func(name string) string {
+		p := manifest(name, "Always", forever, "volumes:", "- {name: data, persistentVolumeClaim: {claimName: data}}")
+		return "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: " + spec + "\n---\n" +
+			inContainer(p, "volumeMounts: [{name: data, mountPath: /data}]")
+	}
+	set := "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db}\nspec:\n  replicas: 2\n  selector: {matchLabels: {app: db}}\n" +
+		"  volumeClaimTemplates: [{metadata: {name: files}, spec: " + spec + "}]\n  template:\n    metadata: {labels: {app: db}}\n    spec:\n" +
+		"      terminationGracePeriodSeconds: 1\n      containers: [{name: c, image: " + box + ", command: [sh, -c, " + asJSON(forever) + "], " +
+		"volumeMounts: [{name: files, mountPath: /files}]}]\n"
+	serve := func() { n.serve("--plugins", "--plugins-dir="+dir) }
+	n.write("a.yaml", asking("a"))
+	serve()
+	n.awaitPod("a-n", "to wait for its class", func(p *v1.Pod) error {
+		if w := p.Status.ContainerStatuses[0].State.Waiting; w != nil && strings.Contains(w.Message, `names the StorageClass "fast", which no manifest has`) {
+			return nil
+		}
+		return errors.New(asJSON(p.Status))
+	})
+	n.write("class.yaml", class)
+	n.write("z-driver.yaml", driver)
+	n.write("db.yaml", set)
+	n.ready("a-n")
+	n.ready("db-0-n")
+	n.ready("db-1-n")
+	n.write("b.yaml", asking("b"))
+	n.ready("b-n")
+	n.shell("a", "echo text > /data/file")
+	if got := n.shell("b", "cat /data/file"); got != "text" {
+		t.Errorf("the other pod sees %q", got)
+	}
+	if made := calls(state, "CreateVolume"); made != 3 {
+		t.Errorf("%d volumes were made, want 3", made)
+	}
+	if got := n.ok("get", "volumes", "-o", "wide"); !strings.Contains(got, name+" pvc-") || strings.Count(got, "pvc-") != 3 {
+		t.Errorf("get volumes:\n%s", got)
+	}
+	if r := n.run("volumes", "rm", "data"); r.code != 1 || !strings.Contains(r.stderr, "in use by pod ") {
+		t.Errorf("volumes rm: %v", r)
+	}
+	// The ends of podrun, of the pods, and of the documents: the volume is the claim's.
+	n.end(syscall.SIGKILL)
+	n.remove("a.yaml")
+	n.remove("b.yaml")
+	serve()
+	n.gone("a-n")
+	n.gone("b-n")
+	n.remove("class.yaml")
+	n.write("c.yaml", asking("c"))
+	n.ready("c-n")
+	if got := n.shell("c", "cat /data/file"); got != "text" {
+		t.Errorf("the next pod sees %q", got)
+	}
+	for _, file := range []string{"c.yaml", "db.yaml"} {
+		n.remove(file)
+	}
+	n.gone("c-n")
+	n.gone("db-1-n")
+	n.gone("db-0-n")
+	n.await("the volumes to be unpublished", func() error {
+		if got := n.csiVolumes(); got != "" {
+			return errors.New(got)
+		}
+		return nil
+	})
+	if got := n.ok("volumes", "rm", "data", "files-db-0", "files-db-1"); strings.Count(got, "removed\n") != 3 {
+		t.Errorf("volumes rm: %s", got)
+	}
+	left, err := filepath.Glob(filepath.Join(state, "volumes", "*"))
+	if kept := n.ok("get", "volumes", "--no-headers"); err != nil || len(left) > 0 || kept != "" || calls(state, "DeleteVolume") != 3 {
+		t.Errorf("left: %q, %v; %s", left, err, kept)
+	}
+	if claims, err := filepath.Glob(n.path("root", "claims", "*", "*")); err != nil || len(claims) > 0 {
+		t.Errorf("directories: %q, %v", claims, err)
+	}
+	n.end(syscall.SIGTERM)
+	n.ok("down", "--all")
+}

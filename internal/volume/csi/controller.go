@@ -1,0 +1,153 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"podrun.io/podrun/internal/sys/socket"
+)
+
+// createDeleteVolume is the ControllerServiceCapability.RPC.Type of a driver that makes volumes.
+const createDeleteVolume capability = 1
+
+// Creation asks for a volume that a driver makes.
+type Creation struct {
+	// Request is of the pod for which it is made. Its Persistent volume has no Handle yet; its attributes are the
+	// parameters of the volume's class, and its Secrets for the driver's controller.
+	Request Request
+	// Key is the same for whoever wants the same volume.
+	Key string
+	// Smallest and Largest are its size in bytes; 0: any.
+	Smallest, Largest int64
+	// Volume records that the driver is about to be asked. It returns what the volume is called, of which a driver
+	// makes one, and whether the driver may have been asked before.
+	Volume func() (name string, before bool, err error)
+	// Made records the volume, and Refused that the driver has made none.
+	Made    func(Created) error
+	Refused func() error
+}
+
+// Created is a volume that a driver has made.
+type Created struct {
+	Handle  string
+	Context map[string]string
+	// Socket is where the driver was, and Size what it says that the volume has, in bytes; 0 if it does not say.
+	Socket string
+	Size   int64
+}
+
+// By makes the driver make the volume. There is one call at a time for a key. An error may be temporary.
+func (c Creation) By(ctx context.Context, d *Drivers) error {
+	if err := c.Request.refused(); err != nil {
+		return err
+	}
+	with, err := d.driver(c.Request.Source.Driver)
+	if err != nil {
+		return err
+	}
+	// The record names the call; it is not on disk.
+	call := Record{Driver: c.Request.Source.Driver, UID: "creation", PersistentVolume: c.Key, Volume: c.Request.Volume}
+	return d.do(ctx, call, creating, func(ctx context.Context, _ Record) error { return c.call(ctx, with) })
+}
+
+func (c Creation) call(ctx context.Context, with *driver) error {
+	r := c.Request
+	if err := r.attached(ctx, with); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := invoke(ctx, with.conn, "Controller/ControllerGetCapabilities", nil)
+	if err != nil && uncertain(err) {
+		return failed(r.Source.Driver, "ControllerGetCapabilities", err)
+	}
+	can, malformed := answer.capabilities()
+	if err != nil || malformed != nil || !can[createDeleteVolume] {
+		return fmt.Errorf("the CSI driver %s makes no volumes at the socket where it has registered: it has no controller "+
+			"there with CREATE_DELETE_VOLUME", r.Source.Driver)
+	}
+	name, before, err := c.Volume()
+	if err != nil {
+		return err
+	}
+	answer, err = invoke(ctx, with.conn, "Controller/CreateVolume", c.message(with, name))
+	if err != nil {
+		if !before && !uncertain(err) {
+			err = errors.Join(err, c.Refused())
+		}
+		return failed(r.Source.Driver, "CreateVolume", err)
+	}
+	made, err := answer.created()
+	if err != nil {
+		return failed(r.Source.Driver, "CreateVolume", err)
+	}
+	made.Socket = with.endpoint
+	return c.Made(made)
+}
+
+// message returns the CreateVolumeRequest.
+func (c Creation) message(with *driver, name string) message {
+	p := c.Request.publication(with, Record{})
+	p.group = "" // it is of the pod, and the volume of others too
+	size := message(nil).number(1, uint64(c.Smallest)).number(2, uint64(c.Largest))
+	return message(nil).text(1, name).within(2, size).within(3, p.capability()).
+		pairs(4, c.Request.Source.VolumeAttributes).pairs(5, c.Request.Secrets)
+}
+
+// created reads a CreateVolumeResponse.
+func (m message) created() (made Created, err error) {
+	var errs []error
+	errs = append(errs, m.each(func(n protowire.Number, _ uint64, volume message) {
+		if n != 1 {
+			return
+		}
+		made.Context = map[string]string{}
+		errs = append(errs, volume.each(func(n protowire.Number, number uint64, bytes message) {
+			switch n {
+			case 1:
+				made.Size = int64(number)
+			case 2:
+				made.Handle = string(bytes)
+			case 3:
+				var key, value string
+				errs = append(errs, bytes.each(func(n protowire.Number, _ uint64, text message) {
+					switch n {
+					case 1:
+						key = string(text)
+					case 2:
+						value = string(text)
+					}
+				}))
+				made.Context[key] = value
+			}
+		}))
+	}))
+	if err := errors.Join(errs...); err != nil {
+		return Created{}, err
+	}
+	if made.Handle == "" {
+		return Created{}, errors.New("the driver's answer names no volume")
+	}
+	return made, nil
+}
+
+// Delete makes the driver at a socket delete a volume. It succeeds if there is no such volume any more.
+func Delete(ctx context.Context, at, driver, handle string, secrets map[string]string) error {
+	conn, err := socket.Client(at)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = invoke(ctx, conn, "Controller/DeleteVolume", message(nil).text(1, handle).pairs(2, secrets))
+	if err != nil && status.Code(err) != codes.NotFound {
+		return failed(driver, "DeleteVolume", err)
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+// Package provision makes CSI drivers make the volumes of claims whose StorageClass names a driver, and delete them
+// when their user says so. What a driver is asked for is recorded before it is asked, under a name of its own, so that
+// it makes one volume for a claim whatever is killed in between; afterwards the record says what the claim's volume is,
+// and not the documents. The package mounts nothing: a volume that was made is a PersistentVolume for others.
+//
+// Begin reading at Provisioner.Bound.
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/pod/storageclass"
+	"podrun.io/podrun/internal/volume/csi"
+	"podrun.io/podrun/internal/volume/persistent"
+)
+
+// Provisioner finds the volumes of claims, and has them made. Its methods may be called concurrently.
+type Provisioner struct {
+	Dirs    layout.Dirs
+	Drivers *csi.Drivers
+	// Plugins is set if drivers can register.
+	Plugins bool
+}
+
+// Bound returns the PersistentVolume of the claim that a pod's volume names: the one that was made for it, the one of
+// the documents, or one that is made now. It is nil if the claim is a directory. An error may be temporary.
+func (p *Provisioner) Bound(ctx context.Context, in pod.Inside, volume *v1.Volume) (*v1.PersistentVolume, error) {
+	key := pod.Key{Namespace: in.Pod.Namespace, Name: volume.PersistentVolumeClaim.ClaimName}
+	made, found, err := Read(p.Dirs, key)
+	switch {
+	case err != nil:
+		return nil, err
+	case found && made.Deleting:
+		return nil, fmt.Errorf("the volume of the claim %s is being deleted (podrun volumes rm)", key)
+	case found && made.Handle != "":
+		return made.persistentVolume(), nil
+	case !found:
+		bound, err := persistent.Bound(in.Objects, key)
+		if bound != nil || err != nil {
+			return bound, err
+		}
+		if made, err = p.wanted(in.Objects, key); err != nil || made.Name == "" {
+			return nil, err
+		}
+	}
+	if err := p.create(ctx, in, volume, made); err != nil {
+		return nil, err
+	}
+	made, _, err = Read(p.Dirs, key)
+	if err == nil && made.Handle == "" {
+		err = fmt.Errorf("the volume of the claim %s was removed while it was made", key)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return made.persistentVolume(), nil
+}
+
+// wanted returns what a driver is to be asked for; nothing if the claim is a directory.
+func (p *Provisioner) wanted(all pod.Objects, key pod.Key) (Volume, error) {
+	claim := all.Claims[key]
+	if claim == nil {
+		return Volume{}, nil
+	}
+	// What a claim has in its directory it keeps, whatever its class is by now.
+	if _, err := os.Lstat(p.Dirs.Claim(key.Namespace, key.Name)); !errors.Is(err, fs.ErrNotExist) {
+		return Volume{}, err
+	}
+	class, err := storageclass.Of(all.Classes, claim)
+	if name := claim.Spec.StorageClassName; err == nil && class == nil && name != nil && *name != "" && p.Plugins {
+		err = fmt.Errorf("the PersistentVolumeClaim %q names the StorageClass %q, which no manifest has", key.Name, *name)
+	}
+	if err == nil && (class == nil || !class.IsDriver()) && persistent.IsBlock(claim.Spec.VolumeMode) {
+		err = fmt.Errorf("the PersistentVolumeClaim %q has volumeMode Block, and no PersistentVolume", key.Name)
+	}
+	if err != nil || class == nil || !class.IsDriver() {
+		return Volume{}, err
+	}
+	return newVolume(key, &claim.Spec, class)
+}
+
+// create makes the driver make the volume, and waits for it for some seconds.
+func (p *Provisioner) create(ctx context.Context, in pod.Inside, volume *v1.Volume, v Volume) error {
+	r := csi.PersistentRequest(in, volume, v.persistentVolume())
+	r.Source.VolumeAttributes = v.Parameters
+	r.Secrets = nil
+	if r.Lacks == nil {
+		r.Secrets, r.Lacks = csi.SecretOf(in.Objects, v.ControllerSecret)
+	}
+	return csi.Creation{
+		Request: r, Key: v.Key().String(), // two pods do not make two of them
+		Volume: func() (string, bool, error) {
+			kept, before, err := begin(p.Dirs, v)
+			return kept.Name, before, err
+		},
+		Smallest: v.Smallest, Largest: v.Largest,
+		Made:    func(c csi.Created) error { return complete(p.Dirs, v.Key(), c) },
+		Refused: func() error { return forget(p.Dirs, v.Key()) },
+	}.By(ctx, p.Drivers)
+}
+
+// newVolume returns the volume that a claim of a class is to have.
+func newVolume(key pod.Key, s *v1.PersistentVolumeClaimSpec, c *storageclass.Class) (Volume, error) {
+	v := Volume{
+		Namespace: key.Namespace, Claim: key.Name, Name: "pvc-" + uuid.NewString(),
+		Class: c.Name, Driver: c.Provisioner, Made: time.Now(),
+		Asked: Asked{
+			Modes: s.AccessModes, MountOptions: c.MountOptions, Block: persistent.IsBlock(s.VolumeMode),
+		},
+		Retain: c.ReclaimPolicy != nil && *c.ReclaimPolicy == v1.PersistentVolumeReclaimRetain,
+	}
+	if size, given := s.Resources.Requests[v1.ResourceStorage]; given {
+		v.Smallest = size.Value()
+	}
+	if size, given := s.Resources.Limits[v1.ResourceStorage]; given {
+		v.Largest = size.Value()
+	}
+	return v, v.parameters(c.Parameters)
+}
