@@ -127,8 +127,8 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 		Inspector: a.relister, Sandboxes: r, Containers: r, Images: r, Data: r, Owners: as.locks,
 		Volumes: a.volumes, Disk: disk.New(o.Dirs, r), Logs: a.tailer, Prober: a.prober, Results: a.probeChanges,
 		Hurry: o.Hurry, Publisher: publisher{as.publisher, a.names, m.published}, Events: a.events,
-		Troubled: as.troubled, Owner: as.owner, Devices: m.devices, Boot: m.Boot, HostIP: m.HostIP, Node: m.Resources, Wall: m.wall,
-		NodeLabels: node.Labels(o.NodeName, o.NodeLabels),
+		Troubled: as.troubled, Owner: as.owner, Boot: m.Boot, HostIP: m.HostIP, Node: m.Resources, Wall: m.wall,
+		NodeLabels: node.Labels(o.NodeName, o.NodeLabels), Devices: m.devices,
 		Refusal:    o.Sources.Policy.Refusal,
 		MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: m.parallel, Log: o.Log,
 	}

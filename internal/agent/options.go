@@ -20,7 +20,7 @@ import (
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
-	"podrun.io/podrun/internal/reconcile/admission"
+	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/server"
 	"podrun.io/podrun/internal/status"
@@ -104,7 +104,7 @@ type machine struct {
 	// are those of plugins. All may be nil.
 	processes relist.Processes
 	published func(p *v1.Pod)
-	devices   admission.Devices
+	devices   reconcile.Devices
 }
 
 // readMachine returns the values of this machine, or those of Options.machine if it is set.
