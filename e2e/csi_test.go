@@ -107,6 +107,15 @@ func TestCSI(t *testing.T) {
 	if got := strings.Join(strings.Fields(n.ok("get", "plugins", "--no-headers")), " "); got != name+" CSIPlugin Connected - - 1 default/a-n" {
 		t.Errorf("get plugins: %s", got)
 	}
+	if got := n.ok("describe", "pod", "a"); !strings.Contains(got, name) || !strings.Contains(got, "Published") {
+		t.Errorf("describe:\n%s", got)
+	}
+	if got := n.http("/metrics"); !strings.Contains(got, `podrun_plugin_volumes{driver="`+name+`",state="published"} 1`) {
+		t.Errorf("/metrics:\n%s", got)
+	}
+	if got := n.http("/"); !strings.Contains(got, `<tr id="plugin:CSIPlugin/`+name+`">`) {
+		t.Errorf("the page:\n%s", got)
+	}
 	if capacity := n.volumeCapacity("a-n"); capacity != 1<<30 {
 		t.Errorf("/stats/summary: the driver's volume has %d bytes", capacity)
 	}

@@ -91,6 +91,15 @@ func TestDevicePlugin(t *testing.T) {
 	if got := n.ok("get", "plugins"); !strings.Contains(strings.Join(strings.Fields(got), " "), resource+" DevicePlugin Connected 2 2 2 default/") {
 		t.Errorf("get plugins:\n%s", got)
 	}
+	if got := n.http("/metrics"); !strings.Contains(got, `podrun_plugin_connected{name="`+resource+`",type="DevicePlugin"} 1`) ||
+		!strings.Contains(got, `podrun_plugin_devices{health="healthy",resource="`+resource+`"} 2`) ||
+		!strings.Contains(got, `podrun_plugin_devices_allocated{resource="`+resource+`"} 2`) ||
+		!strings.Contains(got, `kubelet_device_plugin_registration_total{resource_name="`+resource+`"} 1`) {
+		t.Errorf("/metrics:\n%s", got)
+	}
+	if got := n.http("/"); !strings.Contains(got, "<h2>Plugins</h2>") || !strings.Contains(got, "2 of 2 healthy, 2 used") {
+		t.Errorf("the page:\n%s", got)
+	}
 	id := strings.TrimPrefix(strings.Split(device, "\n")[0], "/tmp/")
 	n.awaitPod("a-n", "to show its device", func(p *v1.Pod) error {
 		if of := p.Status.ContainerStatuses[0].AllocatedResourcesStatus; len(of) == 1 && of[0].Name == resource && len(of[0].Resources) == 1 &&
@@ -99,6 +108,9 @@ func TestDevicePlugin(t *testing.T) {
 		}
 		return errors.New(asJSON(p.Status))
 	})
+	if got := n.ok("describe", "pod", "a"); !strings.Contains(got, id+" (Healthy)") {
+		t.Errorf("describe:\n%s", got)
+	}
 	if got := n.podResources("a-n"); got != resource+"="+id {
 		t.Errorf("a monitor sees %q", got)
 	}

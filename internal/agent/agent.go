@@ -89,7 +89,7 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 		Dirs: o.Dirs, Log: o.Log, Keep: as.owner == owner.Serve, ConfDir: o.CNIConfDir, BinDirs: o.CNIBinDirs,
 		Open: o.RouteToPods,
 	})
-	if err := a.connect(ctx, m.Boot); err != nil {
+	if err := a.connect(ctx, &m); err != nil {
 		return nil, err
 	}
 	r := a.runtime
@@ -128,26 +128,23 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 		Volumes: a.volumes, Disk: disk.New(o.Dirs, r), Logs: a.tailer, Prober: a.prober, Results: a.probeChanges,
 		Hurry: o.Hurry, Publisher: publisher{as.publisher, a.names, m.published}, Events: a.events,
 		Troubled: as.troubled, Owner: as.owner, Boot: m.Boot, HostIP: m.HostIP, Node: m.Resources, Wall: m.wall,
-		NodeLabels: node.Labels(o.NodeName, o.NodeLabels),
+		NodeLabels: node.Labels(o.NodeName, o.NodeLabels), Devices: m.devices,
 		Refusal:    o.Sources.Policy.Refusal,
 		MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: m.parallel, Log: o.Log,
-	}
-	if a.conn != nil {
-		a.loop.Devices = a.conn.Devices
 	}
 	return a, nil
 }
 
 // connect connects to the runtime, and binds the run directory to it.
-func (a *agent) connect(ctx context.Context, boot string) (err error) {
+func (a *agent) connect(ctx context.Context, m *machine) (err error) {
 	if a.runtime = a.o.backend; a.runtime != nil {
 		return nil
 	}
 	o := a.o.Connect
-	o.Dirs, o.Boot, o.Log = a.o.Dirs, boot, a.o.Log
+	o.Dirs, o.Boot, o.Log = a.o.Dirs, m.Boot, a.o.Log
 	o.Network, o.ClusterDomain, o.KeepLogs = a.network, a.o.ClusterDomain, a.o.Garbage.LogAge > 0
 	if a.conn, err = connection.OpenBound(ctx, o, a.owner == owner.Once); err == nil {
-		a.runtime = a.conn.Runtime
+		a.runtime, m.devices = a.conn.Runtime, a.conn.Devices
 	}
 	return err
 }

@@ -20,6 +20,7 @@ import (
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/server"
 	"podrun.io/podrun/internal/status"
@@ -99,10 +100,11 @@ type machine struct {
 	wall func() time.Time
 	// dial connects to manifest URLs. nil: over the network.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// processes tells of the ends of processes. May be nil.
+	// processes tells of the ends of processes, published is called with each status that is published, and devices
+	// are those of plugins. All may be nil.
 	processes relist.Processes
-	// published is called with each status that is published. May be nil.
 	published func(p *v1.Pod)
+	devices   reconcile.Devices
 }
 
 // readMachine returns the values of this machine, or those of Options.machine if it is set.

@@ -83,7 +83,7 @@ func (s *simulation) begin(command string, mortal bool, run func(ctx context.Con
 	p := newProcess(s.w, s.processes, command, mortal)
 	o, m := s.o, *s.o.machine
 	o.backend, o.locks, o.machine = p.backend(s.o.Log), p.locks, &m
-	m.Boot, m.wall, m.processes = s.w.engine.Boot(), s.w.engine.Wall, p
+	m.Boot, m.wall, m.processes, m.devices = s.w.engine.Boot(), s.w.engine.Wall, p, p.devices
 	m.published = func(q *v1.Pod) {
 		if !p.killed() {
 			s.w.published(q)
@@ -106,6 +106,7 @@ func (s *simulation) begin(command string, mortal bool, run func(ctx context.Con
 	go func() {
 		out.err = run(ctx, o)
 		p.kill() // a process ends with all that it has begun
+		p.undo()
 		close(out.done)
 	}()
 	return out
@@ -172,6 +173,8 @@ func (s *simulation) event() {
 		{3, "the CronJob comes, changes or goes", s.changeCron},
 		{1, "a Job of the CronJob is asked for", s.askForJob},
 		{2, "the Deployment comes, changes or goes", s.changeRoll},
+		{3, "the devices change", s.changeDevices},
+		{2, "the device plugin ends or begins", s.pluginComesOrGoes},
 	}
 	sum := 0
 	for _, e := range events {

@@ -57,6 +57,14 @@ func randomPod(r *rand.Rand, index, n int, policy v1.RestartPolicy) *v1.Pod {
 		hooksOf(r, &c)
 		p.Spec.Containers = append(p.Spec.Containers, c)
 	}
+	if index < servedPods-1 && r.IntN(2) == 0 { // those of a once wait for no plugin
+		for i := range p.Spec.InitContainers {
+			if r.IntN(3) == 0 {
+				askFor(&p.Spec.InitContainers[i], 1)
+			}
+		}
+		askFor(&p.Spec.Containers[0], 1+r.IntN(2))
+	}
 	if r.IntN(2) == 0 {
 		optional := true
 		p.Spec.Volumes = []v1.Volume{{Name: "c", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
@@ -110,9 +118,12 @@ func edited(r *rand.Rand, index, n int, last *v1.Pod) *v1.Pod {
 	switch r.IntN(5) {
 	case 0: // the label only
 	case 1:
-		next.Spec.Containers[0].Resources = v1.ResourceRequirements{
-			Limits: v1.ResourceList{v1.ResourceCPU: resource.MustParse(fmt.Sprintf("%dm", 100+n))},
+		limits := v1.ResourceList{v1.ResourceCPU: resource.MustParse(fmt.Sprintf("%dm", 100+n))}
+		of := &next.Spec.Containers[0].Resources
+		if q, is := of.Limits[simulatedDevice]; is {
+			limits[simulatedDevice] = q
 		}
+		of.Limits = limits
 	case 2:
 		next = randomPod(r, index, n, last.Spec.RestartPolicy)
 		next.UID = last.UID
@@ -158,6 +169,9 @@ func (w *world) settled(p *v1.Pod) (why string) {
 	}
 	if got := status.Labels["n"]; got != p.Labels["n"] {
 		return fmt.Sprintf("its status is of version %s, not %s", got, p.Labels["n"])
+	}
+	if w.waitsRightly(key, status, w.engine.SandboxIDs()) {
+		return ""
 	}
 	live := w.live(key, "")
 	for _, i := range live {

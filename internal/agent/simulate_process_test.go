@@ -17,6 +17,7 @@ import (
 	"podrun.io/podrun/internal/agent/connection"
 	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/checkpointed"
@@ -36,7 +37,13 @@ type process struct {
 	dead    chan struct{}
 	die     sync.Once
 	// mortal says that it may be killed in the middle of a call. Guarded by w.mu.
-	mortal bool
+	mortal  bool
+	store   *checkpoint.Store
+	devices *device.Devices
+	// made are the sandboxes that it has made, or tried to.
+	made sync.Map
+	// atDeath is what was on the disk of their devices when it was killed.
+	atDeath map[string]string
 }
 
 func newProcess(w *world, number int, command string, mortal bool) *process {
@@ -48,8 +55,10 @@ func newProcess(w *world, number int, command string, mortal bool) *process {
 
 // backend puts the real layers on the process's driver and disk.
 func (p *process) backend(log *slog.Logger) connection.Backend {
+	p.store = checkpoint.NewStoreOn(processDisk{p.w.disk, p}, log)
+	p.connect(device.Options{})
 	return checkpointed.New(checkpointed.Options{
-		Driver: p, Store: checkpoint.NewStoreOn(processDisk{p.w.disk, p}, log), Boot: p.w.engine.Boot, Dirs: p.w.dirs,
+		Driver: p, Store: p.store, Boot: p.w.engine.Boot, Dirs: p.w.dirs,
 		Wall: p.w.engine.Wall, NewID: p.w.newID, Log: log,
 	})
 }
@@ -57,6 +66,7 @@ func (p *process) backend(log *slog.Logger) connection.Backend {
 // kill ends the process: nothing that it does from now on has an effect, and the kernel drops its locks.
 func (p *process) kill() {
 	p.die.Do(func() {
+		p.atDeath = p.deviceFiles()
 		close(p.dead)
 		p.locks.Close()
 	})
@@ -283,15 +293,25 @@ func (p *process) InspectContainers(ctx context.Context, key pod.Key, ids []stri
 
 func (p *process) CreateSandbox(ctx context.Context, q *v1.Pod, s pod.Sandbox) (made pod.Sandbox, err error) {
 	p.use(s.ID, pod.KeyOf(q))
+	p.made.Store(s.ID, true)
+	if err := p.acquire(ctx, q, s.ID); err != nil {
+		return made, err
+	}
 	err = p.mutate(ctx, "CreateSandbox", q.Name, pod.KeyOf(q), func() (err error) {
-		made, err = p.Driver.CreateSandbox(ctx, q, s)
+		if made, err = p.Driver.CreateSandbox(ctx, q, s); err == nil {
+			p.holding(s.ID)
+		}
 		return err
 	})
 	return made, err
 }
 
 func (p *process) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox) error {
-	return p.mutate(ctx, "RemoveSandbox", key.Name, key, func() error { return p.Driver.RemoveSandbox(ctx, key, s) })
+	err := p.mutate(ctx, "RemoveSandbox", key.Name, key, func() error { return p.Driver.RemoveSandbox(ctx, key, s) })
+	if err != nil {
+		return err
+	}
+	return p.mutate(ctx, "release", key.Name, key, func() error { return p.devices.Release(s.ID) })
 }
 
 func (p *process) StartContainer(ctx context.Context, s runtime.Start) error {
@@ -306,6 +326,9 @@ func (p *process) StartContainer(ctx context.Context, s runtime.Start) error {
 		return err
 	}
 	p.owns(key, "StartContainer")
+	if i.devices, err = p.given(ctx, s); err != nil {
+		return err
+	}
 	var cut error
 	recorded := s.Started
 	s.Started = func(user string) error {

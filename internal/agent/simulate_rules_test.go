@@ -59,6 +59,7 @@ var startRules = []struct {
 	{"an index of a Job runs once at a time, and not after its success", indexOnce},
 	{"a time of a CronJob runs once, and is recorded before", cronOnce},
 	{"what is rolled back is not tried again", notTriedAgain},
+	{"a container has the devices that it asks for", ownDevices},
 }
 
 // former returns the instances of the same container of the same life of the same revision, in their order.
@@ -108,6 +109,12 @@ const simulatedBackoff = 40 * time.Second
 func backoffKept(w *world, i *instance) string {
 	all := w.former(i)
 	all = slices.DeleteFunc(all, func(o *instance) bool { return o.sandbox != i.sandbox })
+	for n, o := range slices.Backward(all) {
+		if o.ended.Sub(o.began) >= 10*time.Minute { // a long run resets it
+			all = all[n+1:]
+			break
+		}
+	}
 	if len(all) < 2 {
 		return ""
 	}

@@ -159,6 +159,7 @@ func (s *simulation) calm() {
 		s.w.step("* calm")
 		s.w.faulty, s.w.away, s.webDown = false, false, false
 		s.w.protected = map[pod.UID]bool{}
+		s.w.calmDevices()
 		s.serve.mortal = false
 		for _, p := range s.onces {
 			p.mortal = false
@@ -174,17 +175,9 @@ func (s *simulation) calm() {
 		}
 		return ""
 	})
-	s.await("everything becomes as the manifests say", func() string {
-		for i, of := range s.pods {
-			if of.pod == nil {
-				continue
-			}
-			if why := s.w.settled(of.pod); why != "" {
-				return fmt.Sprintf("%s: %s", keyOfIndex(i), why)
-			}
-		}
-		return ""
-	})
+	s.await("everything becomes as the manifests say", s.unsettled)
+	s.withoutPlugin()
+	s.await("everything is as before", s.unsettled)
 	if s.job > 0 {
 		s.awaitFor(jobBound, "the Job is complete", s.w.jobSettled)
 	}
@@ -194,6 +187,19 @@ func (s *simulation) calm() {
 	if s.roll > 0 {
 		s.await("a roll-out or a roll-back ends", s.w.rollSettled)
 	}
+}
+
+// unsettled says which pod is not as its manifest says.
+func (s *simulation) unsettled() string {
+	for i, of := range s.pods {
+		if of.pod == nil {
+			continue
+		}
+		if why := s.w.settled(of.pod); why != "" {
+			return fmt.Sprintf("%s: %s", keyOfIndex(i), why)
+		}
+	}
+	return ""
 }
 
 // jobBound is how long a Job may take: it waits up to ten minutes after it has failed again and again.

@@ -68,6 +68,7 @@ type world struct {
 	restarts  map[string]int32 // the last restart counts that were published
 	statuses  map[pod.Key]*v1.Pod
 	rolls     rolls
+	plugin    plugin
 	broken    []string
 	lines     []string // what was done, in order
 }
@@ -94,6 +95,7 @@ type instance struct {
 	told      time.Time // when it was sent its stop signal
 	startupOK bool
 	readyOK   bool
+	devices   []string
 	hooks     map[int]int // how often each process ran its preStop hook; 0: it tried to
 }
 
@@ -105,7 +107,8 @@ func newWorld(seed uint64, dirs layout.Dirs) *world {
 		runs: map[string]time.Time{}, cronOf: map[string]string{}, cronRan: map[string]string{},
 		unsaved: map[pod.UID]int{}, torn: map[pod.UID]bool{},
 		reruns: map[pod.Key]int{}, protected: map[pod.UID]bool{}, left: map[pod.UID]bool{}, shown: map[pod.UID]bool{}, seenEnded: map[string]bool{}, restarts: map[string]int32{}, statuses: map[pod.Key]*v1.Pod{},
-		rolls: rolls{ready: map[string]bool{}, pushed: map[string]bool{}},
+		plugin: newPlugin(seed),
+		rolls:  rolls{ready: map[string]bool{}, pushed: map[string]bool{}},
 	}
 }
 
@@ -370,6 +373,10 @@ func (w *world) powerOff(lose bool) {
 	}
 	w.engine.Reboot(bootName(w.boot))
 	clear(w.protected) // what had completed begins anew
+	w.plugin.remembered = nil
+	if w.plugin.up {
+		w.endPlugin()
+	}
 	if !lose {
 		return
 	}

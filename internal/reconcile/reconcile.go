@@ -62,6 +62,9 @@ type Halt struct {
 	Grace time.Duration
 }
 
+// Devices are the devices of plugins.
+type Devices = admission.Devices
+
 // Options configure a Loop.
 type Options struct {
 	Inspector  Inspector
@@ -131,7 +134,7 @@ type Options struct {
 	// Node is the node's allocatable resources, without the devices of plugins.
 	Node v1.ResourceList
 	// Devices are the devices of plugins. May be nil.
-	Devices admission.Devices
+	Devices Devices
 	// NodeLabels are the labels that a pod's nodeSelector is matched with.
 	NodeLabels map[string]string
 	// MaxBackoff is the longest crash back-off. 0 means 5 minutes.

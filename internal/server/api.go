@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,6 +57,17 @@ type Machine struct {
 	Name, Version string
 	Processors    int
 	Disks         []Disk
+	Plugins       []Plugin
+}
+
+// Plugin is a device plugin or a CSI driver.
+type Plugin struct {
+	Name, Type string
+	Connected  bool
+	// Since is when it was disconnected; zero if that is not known.
+	Since time.Time
+	// Devices counts a device plugin's devices, Healthy and Used those that are so, and Volumes a driver's volumes.
+	Devices, Healthy, Used, Volumes int
 }
 
 // Disk is a file system that podrun needs space on.

@@ -93,6 +93,14 @@ type listData struct {
 	// Workloads are those that make pods.
 	Workloads []overview.Workload
 	Rows      []row
+	Plugins   []pluginData
+}
+
+// pluginData is a plugin as the page shows it.
+type pluginData struct {
+	Name, Type, State string
+	Well              bool
+	Devices, Volumes  string
 }
 
 // nodeData is the machine as the page shows it.
@@ -116,7 +124,8 @@ func (p page) listData() (listData, error) {
 	if all == nil {
 		all = &kubelet.Summary{}
 	}
-	d := listData{Node: nodeOf(p.o.Node.Machine(), &all.Node), Rows: rows(pods, all)}
+	machine := p.o.Node.Machine()
+	d := listData{Node: nodeOf(machine, &all.Node), Plugins: pluginsOf(machine.Plugins), Rows: rows(pods, all)}
 	d.Workloads = overview.Of(p.o.Node.Desired(), pods)
 	for i, w := range d.Workloads {
 		d.Workloads[i].Reason = summary.Plain(w.Reason)
@@ -145,6 +154,27 @@ func nodeOf(m Machine, used *kubelet.NodeStats) nodeData {
 		}
 	}
 	return d
+}
+
+// pluginsOf returns the rows of plugins. A driver has no devices, and a device plugin no volumes.
+func pluginsOf(all []Plugin) (out []pluginData) {
+	for _, p := range all {
+		d := pluginData{Name: p.Name, Type: p.Type, State: "Connected", Well: p.Connected}
+		if !p.Connected {
+			d.State = "Disconnected"
+			if at := formatTime(p.Since); at != "" {
+				d.State += " since " + at
+			}
+		}
+		if p.Type == "DevicePlugin" {
+			d.Devices = fmt.Sprintf("%d of %d healthy, %d used", p.Healthy, p.Devices, p.Used)
+			d.Well = d.Well && p.Healthy == p.Devices
+		} else {
+			d.Volumes = strconv.Itoa(p.Volumes)
+		}
+		out = append(out, d)
+	}
+	return out
 }
 
 // rows returns the current rows of all pods.
@@ -279,7 +309,7 @@ func (p page) listParts() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := map[string]string{"node": "", "problems": "", "workloads": "", "pods": ""}
+	parts := map[string]string{"node": "", "problems": "", "plugins": "", "workloads": "", "pods": ""}
 	for id := range parts {
 		if parts[id], err = p.render(id, data); err != nil {
 			return nil, err

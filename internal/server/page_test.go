@@ -71,6 +71,10 @@ func TestPageOfTheNode(t *testing.T) {
 		pods: []v1.Pod{p, half, whole}, summary: usage, problems: []string{"/etc/pods/<b>.yaml:6: unknown field"},
 		machine: Machine{Name: "node<1>", Version: "v1.2.3", Processors: 2, Disks: []Disk{
 			{Name: "imagefs", Capacity: 100 << 20, Free: 50 << 20}, {Name: "nodefs", Capacity: 100 << 20, Free: 5 << 20, Pressed: true},
+		}, Plugins: []Plugin{
+			{Name: "example.com/gpu", Type: "DevicePlugin", Connected: true, Devices: 3, Healthy: 3, Used: 1},
+			{Name: "csi.<b>.com", Type: "CSIPlugin", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Volumes: 2},
+			{Name: "example.com/fpga", Type: "DevicePlugin", Connected: true, Devices: 2, Healthy: 1},
 		}},
 	}
 	get := func(path string) string {
@@ -85,6 +89,11 @@ func TestPageOfTheNode(t *testing.T) {
 		"<h2>Manifests that cannot be used</h2>", "<li>/etc/pods/&lt;b&gt;.yaml:6: unknown field</li>",
 		`<td class="number wide">120m of 500m</td><td class="number wide">30Mi of 64Mi</td>`, `<td class="number wide">120m</td><td class="number wide">30Mi</td>`,
 		`<td class="number wide">120m</td><td class="number wide">30Mi of 1Gi</td>`,
+		`<tr id="plugin:DevicePlugin/example.com/gpu"><th scope="row">example.com/gpu</th><td class="wide">DevicePlugin</td>` +
+			`<td class="state text">Connected</td><td class="text">3 of 3 healthy, 1 used</td><td class="number"></td>`,
+		`<tr id="plugin:CSIPlugin/csi.&lt;b&gt;.com" class="ill"><th scope="row">csi.&lt;b&gt;.com</th><td class="wide">CSIPlugin</td>` +
+			`<td class="state text">Disconnected since 2026-01-02 03:04:05Z</td><td class="text"></td><td class="number">2</td>`,
+		`<tr id="plugin:DevicePlugin/example.com/fpga" class="ill">`,
 		`<tr id="workload:Job/default/prepare" class="ill"><td class="wide">default</td><th scope="row">Job prepare` +
 			`<div class="narrow">Bad: &lt;b&gt;\x1b[1m</div></th><td class="state">Failed 0/1</td>`,
 	} {
@@ -92,20 +101,27 @@ func TestPageOfTheNode(t *testing.T) {
 			t.Errorf("no %s in %s", want, body)
 		}
 	}
+	if n := strings.Count(body, "<h2>Pods</h2>"); n != 1 {
+		t.Errorf("%d headings of the pods", n)
+	}
 	if body = get("/pod/default/web-n"); !strings.Contains(body, `<td class="number wide">120m of 500m</td><td class="number wide">30Mi of 64Mi</td>`) {
 		t.Error(body)
 	}
 	// They are parts that change on an open page.
 	w := httptest.NewRecorder()
 	handler(node).ServeHTTP(w, httptest.NewRequest("HEAD", "/live", nil))
-	for _, part := range []string{`"node":"`, `"problems":"`, `"workloads":"`, `"pods":"`} {
+	for _, part := range []string{`"node":"`, `"problems":"`, `"plugins":"`, `"workloads":"`, `"pods":"`} {
 		if !strings.Contains(w.Body.String(), part) {
 			t.Errorf("no %s in %s", part, w.Body)
 		}
 	}
-	node.problems, node.desired = nil, manifest.Desired{}
-	if body = get("/"); strings.Contains(body, "cannot be used") || strings.Contains(body, "Workload</th>") {
-		t.Errorf("no manifest is wrong, and there is no workload: %s", body)
+	node.desired = manifest.Desired{}
+	if n := strings.Count(get("/"), "<h2>Pods</h2>"); n != 1 {
+		t.Errorf("%d headings of the pods between them and the plugins", n)
+	}
+	node.problems, node.machine.Plugins = nil, nil
+	if body = get("/"); strings.Contains(body, "cannot be used") || strings.Contains(body, "Workload</th>") || strings.Contains(body, "Plugin") {
+		t.Errorf("no manifest is wrong, and there is no workload and no plugin: %s", body)
 	}
 }
 

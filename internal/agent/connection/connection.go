@@ -248,7 +248,7 @@ func OpenBound(ctx context.Context, o Options, beside bool) (*Connection, error)
 		if root != o.Dirs.Root {
 			store = checkpoint.NewStore(layout.Dirs{Root: root, Run: o.Dirs.Run, Log: o.Dirs.Log}, o.Log)
 		}
-		present, err := presentSandboxes(store)
+		present, err := PresentSandboxes(store)
 		return len(present) == 0, err
 	})
 	if err != nil {
@@ -359,8 +359,8 @@ func connect(ctx context.Context, o Options) (*Connection, error) {
 	return c, nil
 }
 
-// presentSandboxes returns the IDs of the sandboxes in all checkpoints.
-func presentSandboxes(store *checkpoint.Store) (map[string]bool, error) {
+// PresentSandboxes returns the IDs of the sandboxes in all checkpoints.
+func PresentSandboxes(store *checkpoint.Store) (map[string]bool, error) {
 	all, err := store.List()
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func (o Options) contact() (*plugins.Contact, error) {
 func (o Options) allocator() *device.Devices {
 	return device.New(device.Options{
 		Dirs: o.Dirs, Named: o.Devices, Plugins: o.plugins.Devices(), CPUs: o.CPUs,
-		Present: func() (map[string]bool, error) { return presentSandboxes(o.Store) },
+		Present: func() (map[string]bool, error) { return PresentSandboxes(o.Store) },
 	})
 }
 

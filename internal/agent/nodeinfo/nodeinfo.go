@@ -33,6 +33,7 @@ import (
 	"podrun.io/podrun/internal/server/metrics"
 	"podrun.io/podrun/internal/stats"
 	"podrun.io/podrun/internal/status"
+	"podrun.io/podrun/internal/status/plugins"
 )
 
 // Options are what a Server is made of.
@@ -100,7 +101,8 @@ type Parts struct {
 
 // Run serves HTTP until ctx ends. Listen must have succeeded.
 func (s *Server) Run(ctx context.Context, parts Parts) error {
-	n := node{Server: s, Relister: parts.Relister, keeper: parts.Keeper, summary: newStats(s.o.NodeName, parts.Disks)}
+	n := node{Server: s, Relister: parts.Relister, keeper: parts.Keeper}
+	n.summary = stats.OfMachine(s.o.NodeName, parts.Disks)
 	s.metrics.Watch(n)
 	address := ""
 	if a := s.http.Address(); a != nil {
@@ -230,8 +232,21 @@ func (n node) Machine() server.Machine {
 			Name: d.Name, Capacity: int64(d.Capacity), Free: int64(d.Available), Pressed: d.Pressed,
 		})
 	}
+	all, err := n.Plugins()
+	if err != nil {
+		n.o.Log.Debug("the page cannot show the plugins", "err", err)
+	}
+	for _, p := range all {
+		m.Plugins = append(m.Plugins, server.Plugin{
+			Name: p.Name, Type: p.Type, Connected: p.Status == plugins.Connected, Since: p.Since,
+			Devices: len(p.Devices), Healthy: p.Healthy(), Used: p.Used(), Volumes: len(p.Volumes),
+		})
+	}
 	return m
 }
+
+// Plugins implements metrics.Node.
+func (n node) Plugins() ([]plugins.Plugin, error) { return plugins.List(n.o.Dirs) }
 
 // Problems implements server.Node.
 func (n node) Problems() []string { return texts(n.Desired().Problems) }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -12,26 +11,6 @@ import (
 	"podrun.io/podrun/internal/stats/disk"
 	"podrun.io/podrun/internal/sys"
 )
-
-// newStats returns the reader of what pods and the machine use. Without readable cgroups the usage of
-// containers is left out.
-func newStats(nodeName string, disks *stats.Disks) *stats.Stats {
-	taken := func(string) (cgroup.Usage, error) { return cgroup.Usage{}, cgroup.ErrNoUsage }
-	details := func(string) (cgroup.Details, error) { return cgroup.Details{}, cgroup.ErrNoUsage }
-	processes := func(string) ([]int, error) { return nil, cgroup.ErrNoUsage }
-	if tree, err := cgroup.Open(); err == nil {
-		taken, details, processes = tree.Usage, tree.Details, tree.Processes
-	}
-	return stats.New(stats.Options{
-		Node:      nodeName,
-		Usage:     taken,
-		Details:   details,
-		Machine:   sys.ReadUsage,
-		Processes: processes,
-		Links:     sys.Links,
-		Disks:     disks,
-	})
-}
 
 // Images is the part of containerd that measures images.
 type Images interface {

@@ -58,7 +58,7 @@ func TestLinesFitTerminals(t *testing.T) {
 	d.probes(c, nil, nil, time.Time{})
 	d.environment(c)
 	d.mounts(c)
-	d.volumes([]v1.Volume{{Name: evil, VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: evil}}}})
+	d.volumes(&v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{Name: evil, VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: evil}}}}}})
 	d.line(0, "Tolerations", tolerations([]v1.Toleration{{Key: evil}}))
 	if strings.Contains(out.String(), "\x1b") || strings.Count(out.String(), "[2J") < 14 {
 		t.Errorf("got %q", out.String())

@@ -113,7 +113,7 @@ func (d *Printer) pod(p *v1.Pod, records []event.Record, now time.Time) {
 	show("Init Containers", p.Spec.InitContainers, p.Status.InitContainerStatuses)
 	show("Containers", p.Spec.Containers, p.Status.ContainerStatuses)
 	d.conditions(p.Status.Conditions)
-	d.volumes(p.Spec.Volumes)
+	d.volumes(p)
 	d.line(0, "Node-Selectors", pairs(p.Spec.NodeSelector))
 	d.line(0, "Tolerations", tolerations(p.Spec.Tolerations))
 }
@@ -132,6 +132,7 @@ func (d *Printer) container(c v1.Container, s *v1.ContainerStatus) {
 		d.state("Last State", s.LastTerminationState)
 		d.line(4, "Ready", boolean(s.Ready))
 		d.line(4, "Restart Count", fmt.Sprint(s.RestartCount))
+		d.block("Devices", devices(s.AllocatedResourcesStatus))
 	}
 	d.block("Limits", quantities(c.Resources.Limits))
 	d.block("Requests", quantities(c.Resources.Requests))

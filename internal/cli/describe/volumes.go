@@ -9,16 +9,23 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status/plugins"
 	"podrun.io/podrun/internal/status/summary"
 )
 
 // volumes prints the volumes of a pod: the type of each and its fields, as they are in the manifest.
-func (d *Printer) volumes(all []v1.Volume) {
-	if len(all) == 0 {
+func (d *Printer) volumes(p *v1.Pod) {
+	if len(p.Spec.Volumes) == 0 {
 		return
 	}
+	published, err := published(d.Dirs, p)
+	if err != nil {
+		d.Log.Debug("the state of CSI volumes cannot be read", "err", err)
+	}
 	fmt.Fprintln(d.Out, "Volumes:")
-	for _, v := range all {
+	for _, v := range p.Spec.Volumes {
 		fmt.Fprintf(d.Out, "  %s:\n", plain(v.Name))
 		kinds := fieldsOf(v.VolumeSource)
 		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
@@ -32,7 +39,47 @@ func (d *Printer) volumes(all []v1.Volume) {
 				d.line(4, title, valueText(fields[name]))
 			}
 		}
+		if of, is := published[v.Name]; is {
+			if v.CSI == nil { // else it is among the fields
+				d.line(4, "Driver", of.driver)
+			}
+			d.line(4, "VolumeHandle", of.ID)
+			d.line(4, "Status", of.Status)
+		}
 	}
+}
+
+// ofDriver is a volume that a CSI driver has been called for.
+type ofDriver struct {
+	plugins.Volume
+	driver string
+}
+
+// published returns the volumes of a pod that CSI drivers have been called for, by their names in the pod.
+func published(dirs layout.Dirs, p *v1.Pod) (map[string]ofDriver, error) {
+	all, err := plugins.List(dirs)
+	of := map[string]ofDriver{}
+	for _, plugin := range all {
+		for _, v := range plugin.Volumes {
+			if v.Pod == pod.KeyOf(p).String() {
+				of[v.Name] = ofDriver{v, plugin.Name}
+			}
+		}
+	}
+	return of, err
+}
+
+// devices returns the devices that a container has, each with its health, by resource.
+func devices(all []v1.ResourceStatus) map[string]string {
+	texts := map[string]string{}
+	for _, of := range all {
+		var lines []string
+		for _, one := range of.Resources {
+			lines = append(lines, fmt.Sprintf("%s (%s)", one.ResourceID, one.Health))
+		}
+		texts[string(of.Name)] = strings.Join(lines, "\n")
+	}
+	return texts
 }
 
 // capital returns the name of a field with a capital letter.

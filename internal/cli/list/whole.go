@@ -10,9 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"podrun.io/podrun/internal/cli/plugins"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
+	"podrun.io/podrun/internal/status/plugins"
 	"podrun.io/podrun/internal/volume"
 )
 
@@ -90,18 +90,13 @@ func (l *Lister) plugins(o Options) error {
 		Header: header,
 		Name:   func(p plugins.Plugin) string { return "plugin/" + p.Name },
 		Row: func(p plugins.Plugin) []string {
-			healthy, used := 0, 0
 			var pods []string
 			for _, d := range p.Devices {
-				if d.Healthy {
-					healthy++
-				}
 				if d.Pod != "" {
-					used++
 					pods = append(pods, d.Pod)
 				}
 			}
-			counts := []string{strconv.Itoa(len(p.Devices)), strconv.Itoa(healthy), strconv.Itoa(used)}
+			counts := []string{strconv.Itoa(len(p.Devices)), strconv.Itoa(p.Healthy()), strconv.Itoa(p.Used())}
 			if p.Type == plugins.CSI {
 				for _, v := range p.Volumes {
 					pods = append(pods, v.Pod)

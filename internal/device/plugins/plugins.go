@@ -76,6 +76,8 @@ type resource struct {
 	devices map[string]device.Plugged
 	// lost is when the connection to the plugin ended; zero while there is one.
 	lost time.Time
+	// registrations is how often a plugin of it has registered.
+	registrations int
 }
 
 // plugin is a plugin at a socket.
@@ -93,6 +95,9 @@ type remembered struct {
 	Socket    string                    `json:"socket"`
 	Connected bool                      `json:"connected"`
 	Devices   map[string]device.Plugged `json:"devices,omitempty"`
+	// Lost is when the connection ended.
+	Lost          time.Time `json:"lost,omitzero"`
+	Registrations int       `json:"registrations,omitempty"`
 }
 
 // OnChange makes f be called after the devices that there are, or their health, have changed. f does not block.
@@ -135,7 +140,7 @@ func Read(path string) ([]Plugin, error) {
 	var all []Plugin
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		p := known[name]
-		all = append(all, Plugin{name, p.Socket, p.Connected, p.Devices})
+		all = append(all, Plugin{name, p.Socket, p.Connected, p.Devices, p.Lost, p.Registrations})
 	}
 	return all, nil
 }
@@ -154,7 +159,7 @@ func (m *Manager) recall() {
 		}
 		// Its devices are what they were until it answers, or does not.
 		p := &plugin{socket: was.Socket}
-		m.resources[name] = &resource{plugin: p, devices: was.Devices}
+		m.resources[name] = &resource{plugin: p, devices: was.Devices, registrations: was.Registrations}
 		m.start(name, p)
 	}
 	m.mu.Unlock()
@@ -167,7 +172,7 @@ func (m *Manager) remember() {
 	defer m.mu.Unlock()
 	all := map[v1.ResourceName]remembered{}
 	for name, r := range m.resources {
-		all[name] = remembered{r.plugin.socket, r.lost.IsZero(), r.devices}
+		all[name] = remembered{r.plugin.socket, r.lost.IsZero(), r.devices, r.lost, r.registrations}
 	}
 	text, err := json.Marshal(all)
 	if err == nil {
@@ -252,6 +257,7 @@ func (m *Manager) Connect(ctx context.Context, name v1.ResourceName, socket stri
 		r.plugin.stop()
 	}
 	r.plugin, r.lost = p, time.Time{}
+	r.registrations++
 	m.start(name, p)
 	m.mu.Unlock()
 	m.change()
@@ -426,4 +432,8 @@ type Plugin struct {
 	Socket    string
 	Connected bool
 	Devices   map[string]device.Plugged
+	// Lost is when the connection ended; zero while there is one.
+	Lost time.Time
+	// Registrations is how often a plugin of the resource has registered since the resource is known.
+	Registrations int
 }

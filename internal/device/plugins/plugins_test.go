@@ -252,6 +252,9 @@ func TestLife(t *testing.T) {
 	// Killed: noticed at once. Back at its socket, without a registration: used.
 	q.server.Stop()
 	m.await(t, "-b")
+	if got, err := Read(m.o.File); err != nil || len(got) != 1 || got[0].Connected || time.Since(got[0].Lost) > time.Minute {
+		t.Errorf("it is gone: %v, %v", got, err)
+	}
 	if _, _, err := m.Allocate(t.Context(), gpu, []string{"b"}); err == nil || !strings.Contains(err.Error(), "is not there") {
 		t.Error(err)
 	}
@@ -264,12 +267,13 @@ func TestLife(t *testing.T) {
 			t.Errorf("known: %v, %v, want %s", got, err, want)
 		}
 	}
-	known("[{example.com/gpu " + filepath.Join(m.dir, "other.sock") + " true map[b:{true []}]}]")
+	known("[{example.com/gpu " + filepath.Join(m.dir, "other.sock") + " true map[b:{true []}] 0001-01-01 00:00:00 +0000 UTC 2}]")
 	// podrun's restart: the plugin does nothing, and is there at once.
 	m.end()
 	m = run(t, dir)
 	q.list("c")
 	m.await(t, "c")
+	known("[{example.com/gpu " + filepath.Join(m.dir, "other.sock") + " true map[c:{true []}] 0001-01-01 00:00:00 +0000 UTC 2}]")
 	m.Disconnect(gpu, filepath.Join(m.dir, "gpu.sock")) // not the one in use
 	m.await(t, "c")
 	m.Disconnect(gpu, filepath.Join(m.dir, "other.sock"))

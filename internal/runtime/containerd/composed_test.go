@@ -31,17 +31,17 @@ type (
 )
 
 // compose returns a Runtime without any clean-up after the test.
-func compose(t testing.TB, o containerd.Options) (*Runtime, error) {
+func compose(t testing.TB, o containerd.Options, plugins ...device.Plugins) (*Runtime, error) {
 	t.Helper()
 	boot, err := sys.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return composeIn(boot, o)
+	return composeIn(boot, o, plugins...)
 }
 
 // composeIn is compose with the given boot id.
-func composeIn(boot string, o containerd.Options) (*Runtime, error) {
+func composeIn(boot string, o containerd.Options, plugins ...device.Plugins) (*Runtime, error) {
 	store := checkpoint.NewStore(o.Dirs, o.Log)
 	present := func() (map[string]bool, error) {
 		all, err := store.List()
@@ -56,7 +56,11 @@ func composeIn(boot string, o containerd.Options) (*Runtime, error) {
 		return present, err
 	}
 	named := map[v1.ResourceName][]string{"podrun.example/log": {"podrun.example/log=one"}}
-	o.Devices = device.New(device.Options{Dirs: o.Dirs, Named: named, Present: present})
+	of := device.Options{Dirs: o.Dirs, Named: named, Present: present}
+	for _, p := range plugins {
+		of.Plugins = p
+	}
+	o.Devices = device.New(of)
 	d, err := containerd.New(context.Background(), o)
 	if err != nil {
 		return nil, err

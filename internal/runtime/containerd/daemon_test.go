@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
@@ -44,9 +45,9 @@ func connect(t testing.TB, d daemontest.Daemon) *Runtime {
 	return connectWith(t, d, options(t, d))
 }
 
-func connectWith(t testing.TB, d daemontest.Daemon, o containerd.Options) *Runtime {
+func connectWith(t testing.TB, d daemontest.Daemon, o containerd.Options, plugins ...device.Plugins) *Runtime {
 	t.Helper()
-	r, err := compose(t, o)
+	r, err := compose(t, o, plugins...)
 	if err != nil {
 		t.Fatal(err)
 	}

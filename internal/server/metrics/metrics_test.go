@@ -17,6 +17,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/status/plugins"
 )
 
 var _ relist.Observer = (*Metrics)(nil)
@@ -27,6 +28,9 @@ type machine struct {
 	desired manifest.Desired
 	pods    []v1.Pod
 	err     error
+
+	plugins    []plugins.Plugin
+	pluginsErr error
 }
 
 func (m machine) Counts() relist.Counts     { return m.counts }
@@ -36,6 +40,8 @@ func (m machine) Disks() []gc.Usage {
 }
 func (m machine) ImagesRemoved() map[string]int { return map[string]int{gc.ReasonAge: 3} }
 func (m machine) Pods() ([]v1.Pod, error)       { return m.pods, m.err }
+
+func (m machine) Plugins() ([]plugins.Plugin, error) { return m.plugins, m.pluginsErr }
 
 func scrape(t *testing.T, m *Metrics) string {
 	t.Helper()

@@ -10,6 +10,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/relist"
+	"podrun.io/podrun/internal/status/plugins"
 )
 
 // Node is what metrics are read from when they are scraped.
@@ -24,6 +25,8 @@ type Node interface {
 	Disks() []gc.Usage
 	// ImagesRemoved returns how many unused images were removed, by reason.
 	ImagesRemoved() map[string]int
+	// Plugins returns the device plugins and CSI drivers.
+	Plugins() ([]plugins.Plugin, error)
 }
 
 // Watch adds the metrics that are read from n at every scrape. It must be called once, before the
@@ -51,6 +54,7 @@ func (m *Metrics) Watch(n Node) {
 		collected: described("kubelet_image_garbage_collected_total",
 			"Unused images that were removed, by reason.", "reason"),
 		pods: describePods(), jobs: describeJobs(), cronJobs: describeCronJobs(), workloads: describeWorkloads(),
+		plugins: describePlugins(),
 	})
 }
 
@@ -60,7 +64,7 @@ type node struct {
 	runningPods, containers, desired, problems, warnings *prometheus.Desc
 	complete                                             *prometheus.Desc
 	capacity, available, pressed, collected              *prometheus.Desc
-	pods, jobs, cronJobs, workloads                      map[string]*prometheus.Desc
+	pods, jobs, cronJobs, workloads, plugins             map[string]*prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
@@ -71,7 +75,7 @@ func (n *node) Describe(out chan<- *prometheus.Desc) {
 	} {
 		out <- d
 	}
-	for _, all := range []map[string]*prometheus.Desc{n.pods, n.jobs, n.cronJobs, n.workloads} {
+	for _, all := range []map[string]*prometheus.Desc{n.pods, n.jobs, n.cronJobs, n.workloads, n.plugins} {
 		for _, d := range all {
 			out <- d
 		}
@@ -103,6 +107,7 @@ func (n *node) Collect(out chan<- prometheus.Metric) {
 		gauge(n.warnings, warnings[source], source)
 	}
 	n.disks(out)
+	collectPlugins(n.plugins, n.from, out)
 	collectJobs(n.jobs, desired, out)
 	collectCronJobs(n.cronJobs, desired, out)
 	pods, err := n.from.Pods()

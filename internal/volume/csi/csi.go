@@ -80,6 +80,7 @@ type driver struct {
 	// can are the node's capabilities.
 	can       map[capability]bool
 	connected bool
+	lost      time.Time // when the connection ended; zero while there is one
 }
 
 // Driver is a driver, for people.
@@ -89,6 +90,8 @@ type Driver struct {
 	Connected bool   `json:"connected"`
 	// NodeID is the driver's name for this machine.
 	NodeID string `json:"nodeID,omitempty"`
+	// Lost is when the connection ended; zero while there is one.
+	Lost time.Time `json:"lost,omitzero"`
 }
 
 // New returns Drivers. It calls and changes nothing yet.
@@ -234,7 +237,11 @@ func (d *Drivers) watch(ctx context.Context, name string, r *driver) {
 func (d *Drivers) connected(name string, r *driver, is bool) {
 	d.mu.Lock()
 	changed := d.drivers[name] == r && r.connected != is
-	r.connected = is
+	if r.connected = is; is {
+		r.lost = time.Time{}
+	} else if changed {
+		r.lost = time.Now()
+	}
 	d.mu.Unlock()
 	if !changed {
 		return
@@ -253,7 +260,9 @@ func (d *Drivers) write() {
 	all := []Driver{}
 	for _, name := range slices.Sorted(maps.Keys(d.drivers)) {
 		r := d.drivers[name]
-		all = append(all, Driver{Name: name, Socket: r.endpoint, Connected: r.connected, NodeID: r.node})
+		all = append(all, Driver{
+			Name: name, Socket: r.endpoint, Connected: r.connected, NodeID: r.node, Lost: r.lost,
+		})
 	}
 	text, err := json.Marshal(all)
 	if err == nil {

@@ -1,4 +1,5 @@
-// Package plugins reads what serve knows of plugins, for commands.
+// Package plugins reads what serve knows of plugins, for commands, the web page and metrics. It is in contact with none
+// of them, and decides nothing.
 //
 // Begin reading at List.
 package plugins
@@ -7,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -20,15 +22,32 @@ import (
 // CSI is the type of CSI drivers.
 const CSI = "CSIPlugin"
 
+// The Status of a Plugin.
+const (
+	Connected    = "Connected"
+	Disconnected = "Disconnected"
+)
+
+// The Status of a Volume. Unpublishing is that of one whose pod is gone.
+const (
+	Publishing   = "Publishing"
+	Published    = "Published"
+	Unpublishing = "Unpublishing"
+)
+
 // Plugin is a plugin as serve knows it.
 type Plugin struct {
 	Name string `json:"name"`
 	// Type is DevicePlugin or CSIPlugin.
 	Type string `json:"type"`
 	// Status is Connected or Disconnected.
-	Status  string   `json:"status"`
-	Socket  string   `json:"socket"`
-	Devices []Device `json:"devices,omitempty"`
+	Status string `json:"status"`
+	// Since is when it was disconnected; zero if it is connected, or if that is not known.
+	Since   time.Time `json:"disconnectedSince,omitzero"`
+	Socket  string    `json:"socket"`
+	Devices []Device  `json:"devices,omitempty"`
+	// Registrations is how often a device plugin has registered since its resource is known.
+	Registrations int `json:"registrations,omitempty"`
 	// NodeID is a CSI driver's name for this machine, and Volumes those for which it has been called.
 	NodeID  string   `json:"nodeID,omitempty"`
 	Volumes []Volume `json:"volumes,omitempty"`
@@ -41,7 +60,7 @@ type Volume struct {
 	Name string `json:"name"`
 	ID   string `json:"id"`
 	Path string `json:"path"`
-	// Status is Publishing, Published, or Unpublishing when the pod is gone.
+	// Status is Publishing, Published or Unpublishing.
 	Status string `json:"status"`
 }
 
@@ -52,6 +71,29 @@ type Device struct {
 	NUMA    []int64 `json:"numaNodes,omitempty"`
 	// Pod is the pod that has it, as NAMESPACE/NAME; "" if it is free.
 	Pod string `json:"pod,omitempty"`
+}
+
+// Healthy returns how many of the plugin's devices are healthy.
+func (p Plugin) Healthy() int { return p.count(func(d Device) bool { return d.Healthy }) }
+
+// Used returns how many of the plugin's devices pods have.
+func (p Plugin) Used() int { return p.count(func(d Device) bool { return d.Pod != "" }) }
+
+func (p Plugin) count(which func(Device) bool) (n int) {
+	for _, d := range p.Devices {
+		if which(d) {
+			n++
+		}
+	}
+	return n
+}
+
+// statusOf returns whether a plugin is connected.
+func statusOf(connected bool) string {
+	if connected {
+		return Connected
+	}
+	return Disconnected
 }
 
 // List returns the plugins that serve knows, or knew last, by name.
@@ -68,9 +110,9 @@ func List(dirs layout.Dirs) ([]Plugin, error) {
 	}
 	all := []Plugin{}
 	for _, p := range known {
-		out := Plugin{Name: string(p.Resource), Type: "DevicePlugin", Status: "Disconnected", Socket: p.Socket}
-		if p.Connected {
-			out.Status = "Connected"
+		out := Plugin{
+			Name: string(p.Resource), Type: "DevicePlugin", Status: statusOf(p.Connected), Since: p.Lost,
+			Socket: p.Socket, Registrations: p.Registrations,
 		}
 		for _, id := range slices.Sorted(maps.Keys(p.Devices)) {
 			d := p.Devices[id]
@@ -96,24 +138,22 @@ func csiDrivers(dirs layout.Dirs) ([]Plugin, error) {
 	}
 	drivers := map[string]*Plugin{}
 	for _, d := range known {
-		p := &Plugin{Name: d.Name, Type: CSI, Status: "Disconnected", Socket: d.Socket, NodeID: d.NodeID}
-		if d.Connected {
-			p.Status = "Connected"
+		drivers[d.Name] = &Plugin{
+			Name: d.Name, Type: CSI, Status: statusOf(d.Connected), Since: d.Lost, Socket: d.Socket, NodeID: d.NodeID,
 		}
-		drivers[d.Name] = p
 	}
 	for _, v := range volumes {
 		p := drivers[v.Driver]
 		if p == nil {
-			p = &Plugin{Name: v.Driver, Type: CSI, Status: "Disconnected", Socket: v.Socket}
+			p = &Plugin{Name: v.Driver, Type: CSI, Status: Disconnected, Socket: v.Socket}
 			drivers[v.Driver] = p
 		}
-		status := "Publishing"
+		status := Publishing
 		switch {
 		case v.Released:
-			status = "Unpublishing"
+			status = Unpublishing
 		case v.Published:
-			status = "Published"
+			status = Published
 		}
 		p.Volumes = append(p.Volumes, Volume{
 			Pod: v.Pod.String(), Name: v.Volume, ID: v.ID, Path: v.Target, Status: status,
