@@ -87,6 +87,9 @@ var errFault = errors.New("fault")
 // mortality is in how many calls of a mortal process it is killed.
 const mortality = 150
 
+// hookMortality is in how many preStop hooks of a mortal process it is killed.
+const hookMortality = 4
+
 // longestHang is more than any caller waits.
 const longestHang = 5 * time.Minute
 
@@ -432,6 +435,9 @@ func (p *process) Exec(ctx context.Context, id string, cmd []string, streams run
 	p.owns(p.keyOf(id), "Exec")
 	if pre {
 		p.w.preStop(id, p, 1)
+	}
+	if pre && p.mortal && chance(p.w.draw(fmt.Sprintf("%d in the hook of %s", p.number, id)), hookMortality) {
+		p.kill() // while it runs
 	}
 	code, err := p.Driver.Exec(ctx, id, cmd, streams)
 	if err == nil {
