@@ -34,11 +34,11 @@ func TestMergedClaims(t *testing.T) {
 		t.Errorf("two claims of one volume: %v", d.Problems)
 	}
 	set := workloadText("StatefulSet", "db", "replicas: 2", "volumeClaimTemplates: [{metadata: {name: data}, spec: "+
-		"{accessModes: [ReadWriteOnce], storageClassName: fast, resources: {requests: {storage: 3Gi}}}}]")
+		"{accessModes: [ReadWriteOnce], storageClassName: fast, volumeName: v, resources: {requests: {storage: 3Gi}}}}]")
 	d = of(set, fmt.Sprintf(strings.Replace(claim, "name: data", "name: data-db-1", 1), "1Gi"))
 	for name, want := range map[string]string{"data-db-0": "3Gi", "data-db-1": "1Gi"} {
 		key.Name = name
-		if c := d.Objects.Claims[key]; c == nil || c.Spec.Resources.Requests.Storage().String() != want || *c.Spec.StorageClassName != "fast" {
+		if c := d.Objects.Claims[key]; c == nil || c.Spec.Resources.Requests.Storage().String() != want || *c.Spec.StorageClassName != "fast" || c.Spec.VolumeName != "" {
 			t.Errorf("%s: %+v, want %s", name, c, want)
 		}
 	}

@@ -120,6 +120,7 @@ func Claims(w *workload.Workload) []*v1.PersistentVolumeClaim {
 		for i := range set.Spec.VolumeClaimTemplates {
 			c := set.Spec.VolumeClaimTemplates[i] // shares what must not be modified
 			c.Namespace, c.Name = w.Key.Namespace, c.Name+"-"+name
+			c.Spec.VolumeName = "" // of which each claim would be the only one
 			all = append(all, &c)
 		}
 	}

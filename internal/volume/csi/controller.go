@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -52,10 +53,10 @@ func (c Creation) By(ctx context.Context, d *Drivers) error {
 	}
 	// The record names the call; it is not on disk.
 	call := Record{Driver: c.Request.Source.Driver, UID: "creation", PersistentVolume: c.Key, Volume: c.Request.Volume}
-	return d.do(ctx, call, creating, func(ctx context.Context, _ Record) error { return c.call(ctx, with) })
+	return d.do(ctx, call, creating, func(ctx context.Context, _ Record) error { return c.call(ctx, with, d.o.Log) })
 }
 
-func (c Creation) call(ctx context.Context, with *driver) error {
+func (c Creation) call(ctx context.Context, with *driver, log *slog.Logger) error {
 	r := c.Request
 	if err := r.attached(ctx, with); err != nil {
 		return err
@@ -87,7 +88,10 @@ func (c Creation) call(ctx context.Context, with *driver) error {
 		return failed(r.Source.Driver, "CreateVolume", err)
 	}
 	made.Socket = with.endpoint
-	return c.Made(made)
+	if err = c.Made(made); err != nil {
+		log.Warn("a CSI driver has made a volume that is not recorded", "driver", r.Source.Driver, "volume", made.Handle, "err", err)
+	}
+	return err
 }
 
 // message returns the CreateVolumeRequest.

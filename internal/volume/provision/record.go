@@ -180,9 +180,18 @@ func begin(dirs layout.Dirs, v Volume) (kept Volume, before bool, err error) {
 			return nil
 		}
 		kept = v
-		return save(dirs, v)
+		return errors.Join(save(dirs, v), settle(layout.CSIVolumes(dirs)), settle(dirs.Root))
 	})
 	return kept, before, err
+}
+
+// settle makes what was made in a directory survive a loss of power.
+func settle(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // complete records the volume that a driver has made.
