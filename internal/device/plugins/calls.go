@@ -91,3 +91,48 @@ func (m *Manager) PreStart(ctx context.Context, name v1.ResourceName, ids []stri
 	}
 	return nil
 }
+
+// A plugin may list its devices without end: after the first lists of a connection podrun looks at one in a second.
+const (
+	listsAtOnce   = 10
+	listsInterval = time.Second
+)
+
+// latest passes on what is received until that fails. Of what comes faster than the limits allow only the last counts.
+func latest[T any](ctx context.Context, receive func() (T, error), pass func(T)) (err error) {
+	ctx, end := context.WithCancel(ctx)
+	last := make(chan T, 1)
+	go func() {
+		defer close(last)
+		defer end()
+		for {
+			var one T
+			if one, err = receive(); err != nil {
+				return
+			}
+			select { // what nobody has seen is outdated
+			case <-last:
+			default:
+			}
+			last <- one
+		}
+	}()
+	passed := 0
+	for one := range last {
+		select { // a newer one may have come while it had to wait
+		case newer, is := <-last:
+			if is {
+				one = newer
+			}
+		default:
+		}
+		pass(one)
+		if passed++; passed >= listsAtOnce {
+			select {
+			case <-time.After(listsInterval):
+			case <-ctx.Done(): // none comes any more
+			}
+		}
+	}
+	return err
+}

@@ -352,13 +352,7 @@ func (m *Manager) list(ctx context.Context, name v1.ResourceName, p *plugin) err
 	if err != nil {
 		return err
 	}
-	for {
-		all, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		m.listed(name, p, all.Devices)
-	}
+	return latest(ctx, stream.Recv, func(all *v1beta1.ListAndWatchResponse) { m.listed(name, p, all.Devices) })
 }
 
 // listed takes over a plugin's list.
