@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -44,9 +45,14 @@ func (n *node) podResources(name string) string {
 	return strings.Join(all, " ")
 }
 
+// samplePlugin is held by who runs the sample plugin, which leaves its devices where its source says.
+var samplePlugin sync.Mutex
+
 // TestDevicePlugin: Kubernetes' own sample plugin, run as a pod beside those that use its two devices.
 func TestDevicePlugin(t *testing.T) {
 	n := newNode(t)
+	samplePlugin.Lock()
+	t.Cleanup(samplePlugin.Unlock)
 	const resource = "example.com/resource"
 	program := plugin(t, "../hack/plugins", "k8s.io/kubernetes/test/images/sample-device-plugin")
 	must(t, os.MkdirAll(n.path("cdi"), 0o755))

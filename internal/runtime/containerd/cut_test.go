@@ -379,6 +379,8 @@ func TestStartKilledAfterItRan(t *testing.T) {
 			s := r.start
 			s.ID = newID()
 			s.Started = func(string) error {
+				// The times of files go by the kernel's ticks: as if a runc had to be started first.
+				time.Sleep(50 * time.Millisecond)
 				// This is what runc start does first.
 				fifo, err := os.Open(filepath.Join(r.Dirs.Runc(), containerd.DefaultNamespace, s.ID, "exec.fifo"))
 				if err != nil {
