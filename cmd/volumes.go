@@ -15,8 +15,8 @@ func volumesCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "volumes",
 		Short: "Remove persistent volumes",
-		Long: "volumes manages the volumes of persistentVolumeClaims, which are directories that outlive the pods\n" +
-			"that use them. podrun get volumes lists them.",
+		Long: "volumes manages the volumes of persistentVolumeClaims, which outlive the pods that use them: directories,\n" +
+			"and what CSI drivers have made for StorageClasses. podrun get volumes lists them.",
 		Example: "  podrun get volumes -A\n  podrun volumes rm data",
 		Args:    argCount(0, 0),
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -25,7 +25,7 @@ func volumesCommand(a *app) *cobra.Command {
 	rm := &cobra.Command{
 		Use:     "rm NAME...",
 		Short:   "Remove volumes and all data in them",
-		Long:    "rm removes volumes and all data in them. It does not remove volumes that a pod uses.",
+		Long:    "rm removes volumes and all data in them; a driver deletes what it has made. It does not remove volumes that\na pod uses.",
 		Example: "  podrun volumes rm data -n default",
 		Args:    argCount(1, unlimited),
 		RunE: func(c *cobra.Command, names []string) error {

@@ -43,6 +43,8 @@ const (
 	lastRetry  = 2*time.Minute + 2*time.Second
 	// staleRetry is when a socket that refuses connections is tried again.
 	staleRetry = time.Second
+	// mostPlugins is how many sockets are asked. Whoever may put one into the directory must not fill the memory.
+	mostPlugins = 128
 )
 
 // ErrRefused is that a plugin cannot be used as it is: another attempt would not help. It is told so.
@@ -74,6 +76,7 @@ type Registry struct {
 	o       Options
 	running sync.WaitGroup
 	plugins map[string]*plugin // by the path of the socket
+	full    bool               // there are too many
 }
 
 // plugin is a plugin's socket that was found.
@@ -138,6 +141,14 @@ func (r *Registry) compare(ctx context.Context, w *watch.Watcher) {
 		if r.plugins[path] != nil {
 			continue
 		}
+		if len(r.plugins) >= mostPlugins {
+			if !r.full {
+				r.o.Log.Warn("there are too many plugins; this one and others are not asked", "socket", path, "most", mostPlugins)
+			}
+			r.full = true
+			break
+		}
+		r.full = false
 		with, stop := context.WithCancel(ctx)
 		p := &plugin{socket: found[path], stop: stop, ended: make(chan struct{})}
 		r.plugins[path] = p

@@ -13,6 +13,8 @@ import (
 
 	"google.golang.org/grpc"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"podrun.io/podrun/internal/sys/watch"
 )
 
 // standIn is a plugin.
@@ -144,4 +146,40 @@ func TestRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(h.calls, "deregister a a.sock")
+}
+
+// TestMostPlugins: no more sockets are asked than the machine bears, and one that goes makes room.
+func TestMostPlugins(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "pr") // short enough for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for i := range mostPlugins + 2 {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, fmt.Sprintf("%03d.sock", i)), Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		_ = l.Close()
+	}
+	log := slog.New(slog.DiscardHandler)
+	r, w := New(Options{Dir: dir, Log: log}), watch.New(log)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer r.running.Wait()
+	defer cancel()
+	r.compare(ctx, w)
+	if len(r.plugins) != mostPlugins || !r.full {
+		t.Errorf("%d plugins", len(r.plugins))
+	}
+	for _, gone := range []string{"000.sock", "001.sock", "002.sock"} {
+		if err := os.Remove(filepath.Join(dir, gone)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.compare(ctx, w)
+	if len(r.plugins) != mostPlugins-1 || r.full {
+		t.Errorf("%d plugins when three have gone", len(r.plugins))
+	}
 }

@@ -44,6 +44,10 @@ const (
 	// graceOfLost is how long the devices of a plugin that is gone count as unhealthy ones. After that the
 	// resource is forgotten, as by the kubelet.
 	graceOfLost = 5 * time.Minute
+	// mostResources is how many resources plugins may have, and mostDevices how many devices all of them together:
+	// a plugin in a container of its own must not fill the machine's memory.
+	mostResources = 128
+	mostDevices   = 50_000
 )
 
 // Options configure a Manager. All are required.
@@ -250,6 +254,10 @@ func (m *Manager) Connect(ctx context.Context, name v1.ResourceName, socket stri
 		return errors.Join(errors.New("podrun ends"), p.conn.Close())
 	}
 	r := m.resources[name]
+	if r == nil && len(m.resources) >= mostResources {
+		m.mu.Unlock()
+		return errors.Join(fmt.Errorf("device plugins have %d resources already", mostResources), p.conn.Close())
+	}
 	if r == nil {
 		r = &resource{}
 		m.resources[name] = r
@@ -357,8 +365,11 @@ func (m *Manager) list(ctx context.Context, name v1.ResourceName, p *plugin) err
 
 // listed takes over a plugin's list.
 func (m *Manager) listed(name v1.ResourceName, p *plugin, all []*v1beta1.Device) {
-	devices := map[string]device.Plugged{}
+	devices, room := map[string]device.Plugged{}, m.room(name)
 	for _, d := range all {
+		if d.ID == "" || len(devices) >= room {
+			continue // nobody could name it, or there are too many
+		}
 		of := device.Plugged{Healthy: d.Health == v1beta1.Healthy}
 		for _, n := range d.GetTopology().GetNodes() {
 			of.NUMA = append(of.NUMA, n.ID)
@@ -375,8 +386,24 @@ func (m *Manager) listed(name v1.ResourceName, p *plugin, all []*v1beta1.Device)
 	m.mu.Unlock()
 	if changed {
 		m.o.Log.Info("device plugin listed its devices", "resource", name, "devices", len(devices))
+		if len(devices) == room {
+			m.o.Log.Warn("device plugins have too many devices; the others are left out", "resource", name, "most", mostDevices)
+		}
 		m.change()
 	}
+}
+
+// room returns how many devices a resource may have beside those of others.
+func (m *Manager) room(name v1.ResourceName) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	room := mostDevices
+	for other, r := range m.resources {
+		if other != name {
+			room -= len(r.devices)
+		}
+	}
+	return max(0, room)
 }
 
 // disconnected makes the devices of a plugin unhealthy, and reports that the plugin is not called any more.
