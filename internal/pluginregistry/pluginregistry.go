@@ -28,6 +28,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys/errtext"
+	"podrun.io/podrun/internal/sys/pace"
 	"podrun.io/podrun/internal/sys/socket"
 	"podrun.io/podrun/internal/sys/watch"
 )
@@ -77,6 +78,7 @@ type Registry struct {
 	running sync.WaitGroup
 	plugins map[string]*plugin // by the path of the socket
 	full    bool               // there are too many
+	asking  pace.Pace
 }
 
 // plugin is a plugin's socket that was found.
@@ -93,7 +95,11 @@ type identity struct {
 }
 
 // New returns a Registry.
-func New(o Options) *Registry { return &Registry{o: o, plugins: map[string]*plugin{}} }
+func New(o Options) *Registry {
+	return &Registry{
+		o: o, plugins: map[string]*plugin{}, asking: pace.Pace{AtOnce: 2 * mostPlugins, Every: time.Second},
+	}
+}
 
 // Run makes the directory, and registers plugins until ctx ends. It deregisters none then: they are used again
 // by the next podrun.
@@ -194,6 +200,9 @@ func (r *Registry) find(w *watch.Watcher) (map[string]identity, error) {
 func (r *Registry) keep(ctx, all context.Context, at string) {
 	wait := firstRetry
 	var logged error
+	if r.asking.Wait(ctx) != nil {
+		return
+	}
 	for {
 		info, err := r.register(ctx, at)
 		if err == nil {

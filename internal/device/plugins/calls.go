@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"podrun.io/podrun/internal/sys/pace"
 )
 
 const (
@@ -92,7 +94,7 @@ func (m *Manager) PreStart(ctx context.Context, name v1.ResourceName, ids []stri
 	return nil
 }
 
-// A plugin may list its devices without end: after the first lists of a connection podrun looks at one in a second.
+// A plugin may list its devices without end: after the first lists podrun looks at one in a second.
 const (
 	listsAtOnce   = 10
 	listsInterval = time.Second
@@ -117,7 +119,7 @@ func latest[T any](ctx context.Context, receive func() (T, error), pass func(T))
 			last <- one
 		}
 	}()
-	passed := 0
+	limit := pace.Pace{AtOnce: listsAtOnce, Every: listsInterval}
 	for one := range last {
 		select { // a newer one may have come while it had to wait
 		case newer, is := <-last:
@@ -127,12 +129,7 @@ func latest[T any](ctx context.Context, receive func() (T, error), pass func(T))
 		default:
 		}
 		pass(one)
-		if passed++; passed >= listsAtOnce {
-			select {
-			case <-time.After(listsInterval):
-			case <-ctx.Done(): // none comes any more
-			}
-		}
+		_ = limit.Wait(ctx) // it ends when none comes any more
 	}
 	return err
 }

@@ -32,6 +32,7 @@ import (
 	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/pace"
 	"podrun.io/podrun/internal/sys/socket"
 )
 
@@ -64,8 +65,9 @@ type Options struct {
 // Manager is in contact with the device plugins of a machine. Its methods may be called concurrently.
 type Manager struct {
 	v1beta1.UnimplementedRegistrationServer
-	o        Options
-	listener *socket.Listener
+	o             Options
+	listener      *socket.Listener
+	registrations pace.Pace
 
 	mu        sync.Mutex
 	run       context.Context // of Run; nil before
@@ -190,7 +192,10 @@ func (m *Manager) remember() {
 // Register implements the service Registration of device plugins.
 func (m *Manager) Register(ctx context.Context, r *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
 	name := v1.ResourceName(r.ResourceName)
-	err := m.register(ctx, r)
+	err := m.registrations.Wait(ctx)
+	if err == nil {
+		err = m.register(ctx, r)
+	}
 	if err != nil {
 		m.o.Log.Warn("a device plugin cannot register", "resource", name, "endpoint", r.Endpoint, "err", err)
 		return nil, err
@@ -365,9 +370,9 @@ func (m *Manager) list(ctx context.Context, name v1.ResourceName, p *plugin) err
 
 // listed takes over a plugin's list.
 func (m *Manager) listed(name v1.ResourceName, p *plugin, all []*v1beta1.Device) {
-	devices, room := map[string]device.Plugged{}, m.room(name)
+	devices, spare := map[string]device.Plugged{}, m.spare(name)
 	for _, d := range all {
-		if d.ID == "" || len(devices) >= room {
+		if d.ID == "" || len(devices) >= spare {
 			continue // nobody could name it, or there are too many
 		}
 		of := device.Plugged{Healthy: d.Health == v1beta1.Healthy}
@@ -386,24 +391,24 @@ func (m *Manager) listed(name v1.ResourceName, p *plugin, all []*v1beta1.Device)
 	m.mu.Unlock()
 	if changed {
 		m.o.Log.Info("device plugin listed its devices", "resource", name, "devices", len(devices))
-		if len(devices) == room {
+		if len(devices) == spare {
 			m.o.Log.Warn("device plugins have too many devices; the others are left out", "resource", name, "most", mostDevices)
 		}
 		m.change()
 	}
 }
 
-// room returns how many devices a resource may have beside those of others.
-func (m *Manager) room(name v1.ResourceName) int {
+// spare returns how many devices a resource may have beside those of others.
+func (m *Manager) spare(name v1.ResourceName) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	room := mostDevices
+	spare := mostDevices
 	for other, r := range m.resources {
 		if other != name {
-			room -= len(r.devices)
+			spare -= len(r.devices)
 		}
 	}
-	return max(0, room)
+	return max(0, spare)
 }
 
 // disconnected makes the devices of a plugin unhealthy, and reports that the plugin is not called any more.

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/sys/pace"
 	"podrun.io/podrun/internal/sys/socket"
 )
 
@@ -24,7 +26,10 @@ var ErrKubelet = errors.New("a kubelet, or another podrun, runs on this machine"
 // Open returns a Manager, and makes the directory and its socket: plugins may register from then on, and are
 // answered from Run on. An error that is ErrKubelet means that somebody else answers there.
 func Open(o Options) (*Manager, error) {
-	m := &Manager{o: o, resources: map[v1.ResourceName]*resource{}}
+	m := &Manager{
+		o: o, resources: map[v1.ResourceName]*resource{},
+		registrations: pace.Pace{AtOnce: 2 * mostResources, Every: time.Second},
+	}
 	var err error
 	m.listener, err = m.listen()
 	return m, err
