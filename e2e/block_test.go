@@ -97,7 +97,7 @@ func TestBlockVolumes(t *testing.T) {
 		}
 		return nil
 	})
-	if left, err := filepath.Glob(filepath.Join(dir, "plugins", "kubernetes.io", "csi", "*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(dir, "plugins", "kubernetes.io", "csi", "volumeDevices", "*", "*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %q, %v", left, err)
 	}
 	if calls(state, "NodeUnstageVolume") == 0 {

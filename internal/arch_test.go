@@ -62,7 +62,7 @@ var rooms = map[string]room{
 	"internal/sys/errtext":                 {},
 	"internal/sys/excerpt":                 {},
 	"internal/sys/fileerror":               {},
-	"internal/sys/socket":                  {},
+	"internal/sys/socket":                  {imports: "sys/excerpt"},
 	"internal/sys/own":                     {},
 	"internal/cgroup":                      {},
 	"internal/sys/watch":                   {},

@@ -309,11 +309,15 @@ func (d *Devices) plugged() map[v1.ResourceName]map[string]Plugged {
 
 // first returns so many of all, the preferred ones first.
 func first(number int, preferred, all []string) []string {
-	out := make([]string, 0, number)
+	out, left := make([]string, 0, number), map[string]bool{}
+	for _, one := range all {
+		left[one] = true
+	}
 	for _, from := range [][]string{preferred, all} {
 		for _, one := range from {
-			if len(out) < number && slices.Contains(all, one) && !slices.Contains(out, one) {
+			if len(out) < number && left[one] {
 				out = append(out, one)
+				delete(left, one)
 			}
 		}
 	}

@@ -33,6 +33,12 @@ func TestMergedClaims(t *testing.T) {
 	if d := of(fmt.Sprintf(named, "1Gi"), fmt.Sprintf(named, "1Gi")); len(d.Problems) != 1 {
 		t.Errorf("two claims of one volume: %v", d.Problems)
 	}
+	for _, texts := range [][]string{{claim, named}, {named, claim}} { // what names a volume says more
+		d := of(fmt.Sprintf(texts[0], "1Gi"), fmt.Sprintf(texts[1], "2Gi"))
+		if c := d.Objects.Claims[key]; len(d.Problems) > 0 || c == nil || c.Spec.VolumeName != "v" {
+			t.Errorf("%+v, %v", c, d.Problems)
+		}
+	}
 	set := workloadText("StatefulSet", "db", "replicas: 2", "volumeClaimTemplates: [{metadata: {name: data}, spec: "+
 		"{accessModes: [ReadWriteOnce], storageClassName: fast, volumeName: v, resources: {requests: {storage: 3Gi}}}}]")
 	d = of(set, fmt.Sprintf(strings.Replace(claim, "name: data", "name: data-db-1", 1), "1Gi"))

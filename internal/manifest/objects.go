@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest/documents"
+	"podrun.io/podrun/internal/manifest/objects"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/pod/storageclass"
 )
@@ -23,13 +24,16 @@ func (s Sources) mergeObjects(d *Desired) {
 	d.Objects.Partial = !d.Complete || slices.ContainsFunc(d.Problems, func(p Problem) bool { return p.Blind })
 	used := map[Name]Origin{}
 	for _, source := range s.Order {
-		objects := slices.Clone(s.Last[source].Objects)
-		slices.SortStableFunc(objects, func(a, b Object) int { return cmp.Compare(a.Origin.Path, b.Origin.Path) })
-		for _, o := range objects {
+		read := slices.Clone(s.Last[source].Objects)
+		slices.SortStableFunc(read, func(a, b Object) int { return cmp.Compare(a.Origin.Path, b.Origin.Path) })
+		for _, o := range read {
 			n := o.Name()
 			first, twice := used[n]
 			if twice && (first == o.Origin || o.IsPlain()) {
 				continue // one file that two sources read, or a claim that several pods have
+			}
+			if twice && (Object{Object: objects.Object{Claim: d.Objects.Claims[n.Key]}}).IsPlain() {
+				twice = false // the one that names a volume says more
 			}
 			if twice {
 				err := &DuplicateError{Kind: n.Kind, Key: n.Key, Used: first, Not: o.Origin}

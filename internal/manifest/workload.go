@@ -136,10 +136,8 @@ func (l *loader) claim(o object) {
 	if len(errs) == 0 && l.objects[loaded.Name()] {
 		l.failAt(o, "metadata.name", fmt.Sprintf("Duplicate value: %q: is given twice", c.Name), pod.Key{})
 	}
-	class := c.Spec.StorageClassName
-	if l.objects[loaded.Name()] = true; !loaded.IsPlain() || class == nil || *class != "" {
-		l.loaded.Objects = append(l.loaded.Objects, loaded)
-	}
+	l.objects[loaded.Name()] = true
+	l.loaded.Objects = append(l.loaded.Objects, loaded)
 	l.warn(o, f.warnings, pod.Key{})
 }
 

@@ -386,10 +386,6 @@ func TestNamedVolumes(t *testing.T) {
 	if err != nil || len(loaded.Objects) != 1 || len(loaded.Warnings) != 0 || loaded.Objects[0].Claim.Spec.VolumeName != "v" {
 		t.Errorf("%+v, %v", loaded, err)
 	}
-	loaded, err = Load([]byte(claim+strings.Replace(spec, "volumeName: v", "storageClassName: ''", 1)), options("a.yaml"))
-	if err != nil || len(loaded.Objects) != 0 {
-		t.Errorf("a claim without a volume: %+v, %v", loaded, err)
-	}
 	set := workloadText("StatefulSet", "db", "volumeClaimTemplates: [{metadata: {name: data}, spec: "+spec+"}]")
 	loaded, err = Load([]byte(set), options("a.yaml"))
 	if err != nil || len(loaded.Warnings) != 1 || loaded.Warnings[0].Field != "spec.volumeClaimTemplates[0].spec.volumeName" {

@@ -79,6 +79,29 @@ type Registry struct {
 	plugins map[string]*plugin // by the path of the socket
 	full    bool               // there are too many
 	asking  pace.Pace
+
+	mu   sync.Mutex
+	uses map[use]int // by how many sockets
+}
+
+// use is a plugin that is registered. Several sockets may name the same one, such as those of a pod and the next one.
+type use struct{ kind, name, endpoint string }
+
+func (r *Registry) begin(of use) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.uses[of]++
+}
+
+// end reports that no other socket names the plugin.
+func (r *Registry) end(of use) (last bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.uses[of]--; r.uses[of] == 0 {
+		delete(r.uses, of)
+		return true
+	}
+	return false
 }
 
 // plugin is a plugin's socket that was found.
@@ -98,6 +121,7 @@ type identity struct {
 func New(o Options) *Registry {
 	return &Registry{
 		o: o, plugins: map[string]*plugin{}, asking: pace.Pace{AtOnce: 2 * mostPlugins, Every: time.Second},
+		uses: map[use]int{},
 	}
 }
 
@@ -171,10 +195,10 @@ func (r *Registry) find(w *watch.Watcher) (map[string]identity, error) {
 	found := map[string]identity{}
 	return found, filepath.WalkDir(r.o.Dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && path != r.o.Dir:
-			return nil
-		case err != nil:
+		case err != nil && path == r.o.Dir:
 			return err
+		case err != nil: // it is gone, or its path is longer than any: others are not to suffer for it
+			return fs.SkipDir
 		case e.IsDir() && path != r.o.Dir && strings.HasPrefix(e.Name(), "."):
 			return fs.SkipDir
 		case e.IsDir():
@@ -190,7 +214,7 @@ func (r *Registry) find(w *watch.Watcher) (map[string]identity, error) {
 			return nil // it is gone
 		}
 		if of, ok := info.Sys().(*syscall.Stat_t); ok && of.Uid == 0 {
-			found[path] = identity{of.Dev, of.Ino, of.Ctim}
+			found[path] = identity{of.Dev, of.Ino, of.Mtim} // its links change ctime
 		}
 		return nil
 	})
@@ -208,7 +232,7 @@ func (r *Registry) keep(ctx, all context.Context, at string) {
 		if err == nil {
 			r.o.Log.Info("plugin registered", "type", info.Type, "name", info.Name, "socket", at)
 			<-ctx.Done()
-			if all.Err() == nil {
+			if last := r.end(use{info.Type, info.Name, endpoint(info, at)}); last && all.Err() == nil {
 				r.o.Log.Info("plugin deregistered", "type", info.Type, "name", info.Name, "socket", at)
 				r.o.Handlers[info.Type].Deregister(info.Name, endpoint(info, at))
 			}
@@ -240,10 +264,19 @@ func (r *Registry) keep(ctx, all context.Context, at string) {
 }
 
 // Beneath returns the clean path of the endpoint that a plugin names. An error is that it is not below dir. A plugin
-// names any path: only below the directory of plugins, which is root's, are sockets that podrun has reason to call.
+// names any path: only below the directory of plugins, which is root's, are sockets that podrun has reason to call. A
+// link there may lead to another plugin's socket.
 func Beneath(dir, endpoint string) (string, error) {
-	if in, err := filepath.Rel(dir, endpoint); err != nil || !filepath.IsLocal(in) {
+	in, err := filepath.Rel(dir, endpoint)
+	if err != nil || !filepath.IsLocal(in) {
 		return "", fmt.Errorf("%w: its endpoint %q is not below %s", ErrRefused, endpoint, dir)
+	}
+	at := dir
+	for _, name := range strings.Split(in, string(filepath.Separator)) {
+		at = filepath.Join(at, name)
+		if info, err := os.Lstat(at); err == nil && info.Mode().Type() == fs.ModeSymlink {
+			return "", fmt.Errorf("%w: its endpoint %q is a link, or behind one", ErrRefused, endpoint)
+		}
 	}
 	return filepath.Clean(endpoint), nil
 }
@@ -274,10 +307,14 @@ func (r *Registry) register(ctx context.Context, at string) (*registration.Plugi
 		return nil, fmt.Errorf("asking what it is: %w", err)
 	}
 	h, is := r.o.Handlers[info.Type]
-	if is {
+	of := use{info.Type, info.Name, endpoint(info, at)}
+	if r.begin(of); is {
 		err = h.Register(ctx, info.Name, endpoint(info, at), info.SupportedVersions)
 	} else {
 		err = fmt.Errorf("%w: podrun has no plugins of the type %q", ErrRefused, info.Type)
+	}
+	if err != nil {
+		defer r.end(of)
 	}
 	if err != nil && !errors.Is(err, ErrRefused) {
 		return info, err // it may heal: a plugin that is told so may give up
@@ -289,7 +326,9 @@ func (r *Registry) register(ctx context.Context, at string) (*registration.Plugi
 	told, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
 	if _, unheard := client.NotifyRegistrationStatus(told, result); unheard != nil && err == nil {
-		h.Deregister(info.Name, endpoint(info, at))
+		if last := r.end(of); last {
+			h.Deregister(info.Name, endpoint(info, at))
+		}
 		return info, fmt.Errorf("telling it that it is registered: %w", unheard)
 	}
 	return info, err

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -181,5 +182,60 @@ func TestMostPlugins(t *testing.T) {
 	r.compare(ctx, w)
 	if len(r.plugins) != mostPlugins-1 || r.full {
 		t.Errorf("%d plugins when three have gone", len(r.plugins))
+	}
+}
+
+// TestBeneath: a plugin's endpoint is below the directory of plugins, and no link.
+func TestBeneath(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "plugins", "good"), 0o755), os.Symlink("good", filepath.Join(dir, "plugins", "evil")),
+		os.Symlink("/", filepath.Join(dir, "root"))); err != nil {
+		t.Fatal(err)
+	}
+	for endpoint, want := range map[string]bool{
+		"plugins/good/csi.sock": true, "plugins/none/csi.sock": true, "plugins/evil/csi.sock": false, "plugins/evil": false,
+		"root/run/x.sock": false, "../x.sock": false,
+	} {
+		at, err := Beneath(dir, dir+"/"+endpoint)
+		if is := err == nil && at == filepath.Join(dir, endpoint); is != want {
+			t.Errorf("%s: %q, %v", endpoint, at, err)
+		}
+	}
+}
+
+// TestNamedTwice: a plugin that two sockets name is in use until both are gone.
+func TestNamedTwice(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "r")
+	h := &handler{calls: make(chan string, 9)}
+	r := New(Options{Dir: dir, Handlers: map[string]Handler{"DevicePlugin": h}, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	info := &registration.PluginInfo{Type: "DevicePlugin", Name: "n", Endpoint: "/e", SupportedVersions: []string{"v1"}}
+	for _, name := range []string{"a.sock", "b.sock"} {
+		for os.MkdirAll(dir, 0o755) != nil {
+			t.Fatal("no directory")
+		}
+		begin(t, filepath.Join(dir, name), info)
+		if got := <-h.calls; got != "register n e [v1]" {
+			t.Error(got)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "b.sock")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-h.calls:
+		t.Errorf("one socket is there, and it is said: %s", got)
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := os.Remove(filepath.Join(dir, "a.sock")); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-h.calls; got != "deregister n e" {
+		t.Error(got)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/volume/csi"
-	"podrun.io/podrun/internal/volume/persistent"
 )
 
 // readyCSI makes a CSI driver mount a volume.
@@ -44,16 +43,16 @@ func ownInline(ctx context.Context, p *v1.Pod, path string, log *slog.Logger) er
 }
 
 // renewCSI replaces what CSI drivers are asked for again, of a running pod.
-func renewCSI(drivers *csi.Drivers, in pod.Inside) {
+func renewCSI(ctx context.Context, v *Volumes, in pod.Inside) {
 	for i := range in.Pod.Spec.Volumes {
 		volume := &in.Pod.Spec.Volumes[i]
 		if volume.CSI != nil {
-			drivers.Renew(csi.InlineRequest(in, volume))
+			v.csi.Renew(csi.InlineRequest(in, volume))
 		}
-		if c := volume.PersistentVolumeClaim; c != nil {
-			pv, err := persistent.Bound(in.Objects, pod.Key{Namespace: in.Pod.Namespace, Name: c.ClaimName})
+		if volume.PersistentVolumeClaim != nil {
+			pv, err := v.provisioner.Bound(ctx, in, volume, false)
 			if err == nil && pv != nil && pv.Spec.CSI != nil {
-				drivers.Renew(csi.PersistentRequest(in, volume, pv))
+				v.csi.Renew(csi.PersistentRequest(in, volume, pv))
 			}
 		}
 	}

@@ -116,7 +116,7 @@ func writeTo(p *v1.Pod, dir string, files filled.Files) error {
 // once never sees files of both the old and the new content. If an object is missing at the moment,
 // its volume keeps its previous content.
 func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
-	renewCSI(v.csi, in)
+	renewCSI(ctx, v, in)
 	if err := checkFilled(ctx, v.dirs, in); err != nil {
 		return err
 	}

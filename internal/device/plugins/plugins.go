@@ -48,6 +48,7 @@ const (
 	// mostResources is how many resources plugins may have, and mostDevices how many devices all of them together:
 	// a plugin in a container of its own must not fill the machine's memory.
 	mostResources = 128
+	mostName      = 512
 	mostDevices   = 50_000
 )
 
@@ -191,11 +192,11 @@ func (m *Manager) remember() {
 
 // Register implements the service Registration of device plugins.
 func (m *Manager) Register(ctx context.Context, r *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
-	name := v1.ResourceName(r.ResourceName)
 	err := m.registrations.Wait(ctx)
 	if err == nil {
 		err = m.register(ctx, r)
 	}
+	name := v1.ResourceName(r.ResourceName)
 	if err != nil {
 		m.o.Log.Warn("a device plugin cannot register", "resource", name, "endpoint", r.Endpoint, "err", err)
 		return nil, err
@@ -205,6 +206,10 @@ func (m *Manager) Register(ctx context.Context, r *v1beta1.RegisterRequest) (*v1
 }
 
 func (m *Manager) register(ctx context.Context, r *v1beta1.RegisterRequest) error {
+	if len(r.Endpoint) > mostName || len(r.ResourceName) > mostName || len(r.Version) > mostName {
+		r.Endpoint, r.ResourceName = "", "" // they are not for the log
+		return errors.New("its endpoint, resource or version is too long")
+	}
 	if !slices.Contains(v1beta1.SupportedVersions[:], r.Version) {
 		return fmt.Errorf("version %q is not supported; %s is", r.Version, v1beta1.Version)
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -58,7 +57,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	m.run = following
 	m.mu.Unlock()
 	m.recall()
-	s := grpc.NewServer(grpc.MaxRecvMsgSize(1 << 16))
+	s := socket.Server()
 	v1beta1.RegisterRegistrationServer(s, m)
 	defer context.AfterFunc(ctx, s.Stop)()
 	return errors.Join(s.Serve(m.listener), ctx.Err())

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
@@ -50,7 +49,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	g := grpc.NewServer(grpc.MaxRecvMsgSize(1 << 16))
+	g := socket.Server()
 	podresources.RegisterPodResourcesListerServer(g, &Server{o: o})
 	defer context.AfterFunc(ctx, g.Stop)()
 	return errors.Join(g.Serve(l), l.Remove())

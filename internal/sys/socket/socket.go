@@ -8,11 +8,18 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
+	"time"
 
+	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"podrun.io/podrun/internal/sys/excerpt"
 )
 
 // Listener is a listener on a socket.
@@ -22,13 +29,19 @@ type Listener struct {
 	made fs.FileInfo
 }
 
-// Listen listens on a socket at path, which only root may connect to. It takes the place of a former one by a
-// rename: whoever watches for its creation finds one that answers.
+// mostConnections is how many a listener accepts at once: whoever can reach it must not use up podrun's files.
+const mostConnections = 64
+
+// Listen listens on a socket at path, which only root may connect to. It takes the place of whatever is there by a
+// rename: whoever watches for its creation finds one that answers. It is made beside the directory of path, and not in
+// it: containers may have that, and put a link where it is made.
 func Listen(path string) (*Listener, error) {
-	next := path + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	dir, err := os.MkdirTemp(filepath.Dir(filepath.Dir(path)), ".podrun-")
+	if err != nil {
 		return nil, err
 	}
+	defer os.RemoveAll(dir)
+	next := filepath.Join(dir, "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: next, Net: "unix"})
 	if err != nil {
 		return nil, err
@@ -39,10 +52,20 @@ func Listen(path string) (*Listener, error) {
 	if err = errors.Join(err, unseen); err == nil {
 		err = os.Rename(next, path)
 	}
+	if err != nil && os.RemoveAll(path) == nil { // a directory is in the way
+		err = os.Rename(next, path)
+	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &Listener{l, path, made}, nil
+	return &Listener{netutil.LimitListener(l, mostConnections), path, made}, nil
+}
+
+// Server returns a gRPC server for those who may be anybody's plugin or monitor.
+func Server() *grpc.Server {
+	return grpc.NewServer(
+		grpc.MaxRecvMsgSize(1<<16), grpc.MaxConcurrentStreams(mostConnections), grpc.ConnectionTimeout(10*time.Second),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: time.Minute}))
 }
 
 // Remove closes the listener, and removes its socket unless another one has taken its place.
@@ -72,9 +95,27 @@ func IsFree(path string) bool {
 func Client(path string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"), grpc.WithIdleTimeout(0), // an end of the connection is the server's
+		grpc.WithMaxHeaderListSize(1<<14), grpc.WithUnaryInterceptor(brief()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return dialRoot(ctx, path)
 		}))
+}
+
+// mostText is how much of a server's error is kept, in bytes: it is anybody's text.
+const mostText = 1 << 10
+
+// brief returns an interceptor that cuts the texts of errors.
+func brief() grpc.UnaryClientInterceptor {
+	return func(
+		ctx context.Context, method string, in, out any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
+		o ...grpc.CallOption,
+	) error {
+		err := call(ctx, method, in, out, conn, o...)
+		if said, is := status.FromError(err); is && err != nil && len(said.Message()) > mostText {
+			return status.Error(said.Code(), excerpt.Of(said.Message(), mostText))
+		}
+		return err
+	}
 }
 
 // dialRoot connects to a socket on which root listens.

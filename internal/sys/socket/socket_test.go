@@ -1,12 +1,15 @@
 package socket
 
 import (
+	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -70,4 +73,93 @@ func TestOnlyRootIsCalled(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestListenWhereOthersWrite: whatever lies where the socket is to be gives way, a link is not followed, and nobody has
+// more connections than podrun can bear.
+func TestListenWhereOthersWrite(t *testing.T) {
+	t.Parallel()
+	for name, put := range map[string]func(at, target string) error{
+		"nothing":     func(string, string) error { return nil },
+		"a directory": func(at, _ string) error { return os.MkdirAll(at+"/x", 0o755) },
+		"a link":      func(at, target string) error { return os.Symlink(target, at) },
+		"what was made once": func(at, target string) error {
+			return errors.Join(os.MkdirAll(at+".new/x", 0o755), os.WriteFile(at, nil, 0o644))
+		},
+	} {
+		dir, err := os.MkdirTemp("", "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		at, target := filepath.Join(dir, "plugins", "kubelet.sock"), filepath.Join(dir, "target")
+		if err := errors.Join(os.Mkdir(filepath.Dir(at), 0o755), os.WriteFile(target, []byte("text"), 0o644), put(at, target)); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Listen(at)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		info, err := os.Lstat(at)
+		if err != nil || info.Mode() != fs.ModeSocket|0o600 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+		if info, err := os.Stat(target); err != nil || info.Mode() != 0o644 {
+			t.Errorf("%s: the link's target is %v, %v", name, info, err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, ".podrun-*")); len(left) > 0 {
+			t.Errorf("%s: left: %q", name, left)
+		}
+		if err := l.Remove(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestMostConnections: a listener accepts so many connections at once.
+func TestMostConnections(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	at := filepath.Join(dir, "d", "s")
+	if err := os.Mkdir(filepath.Dir(at), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Listen(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Remove()
+	accepted := make(chan net.Conn, 2*mostConnections)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- c
+		}
+	}()
+	for range mostConnections + 10 {
+		c, err := net.Dial("unix", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	var first net.Conn
+	for range mostConnections {
+		first = <-accepted
+	}
+	select {
+	case <-accepted:
+		t.Error("one more was accepted")
+	case <-time.After(100 * time.Millisecond):
+	}
+	_ = first.Close()
+	defer (<-accepted).Close()
 }

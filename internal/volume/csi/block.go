@@ -6,12 +6,21 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/sys"
 )
 
 // A block volume is a device: its driver makes a node of it at the target, or binds one there, and containers get a
 // node of the same device. It has no file system, so that it belongs to no group.
+
+// The directories below blockDir.
+const (
+	publishName = "publish"
+	stagingName = "staging"
+)
 
 // blockDir returns where block volumes are, which is where the kubelet has them.
 func blockDir(dir string) string {
@@ -31,14 +40,26 @@ func (r Record) isThere() (bool, error) {
 	return err == nil && isBlockDevice(info), err
 }
 
-// isStale reports whether the device was published before the machine was restarted. A mount ends with the machine; a
-// node of a device may not, and its number may be another device's by now.
+// isStale reports whether the device's number may be another device's by now. A mount ends with the machine, and keeps
+// what is mounted; a node of a device does neither.
 func (r Record) isStale() (bool, error) {
 	if !r.Block {
 		return false, nil
 	}
 	boot, err := sys.BootID()
-	return boot != r.Boot, err
+	return boot != r.Boot || r.Published && r.Device != deviceAt(r.Target), err
+}
+
+// deviceAt returns which device a node is: its number, and how many the kernel had made before it; "" if there is none.
+// A kernel before 5.15 does not say the latter.
+func deviceAt(node string) string {
+	var is unix.Stat_t
+	if err := unix.Lstat(node, &is); err != nil || is.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return ""
+	}
+	number := fmt.Sprintf("%d:%d", unix.Major(is.Rdev), unix.Minor(is.Rdev))
+	sequence, _ := os.ReadFile("/sys/dev/block/" + number + "/diskseq") // trusted: the kernel's
+	return strings.TrimSpace(number + " " + string(sequence))
 }
 
 func isBlockDevice(info fs.FileInfo) bool {

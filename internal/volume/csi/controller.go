@@ -25,12 +25,11 @@ type Creation struct {
 	Key string
 	// Smallest and Largest are its size in bytes; 0: any.
 	Smallest, Largest int64
-	// Volume records that the driver is about to be asked. It returns what the volume is called, of which a driver
-	// makes one, and whether the driver may have been asked before.
-	Volume func() (name string, before bool, err error)
-	// Made records the volume, and Refused that the driver has made none.
-	Made    func(Created) error
-	Refused func() error
+	// Volume records that the driver is about to be asked, and returns what the volume is called: of a name a driver
+	// makes one volume, also after an error.
+	Volume func() (name string, err error)
+	// Made records the volume.
+	Made func(Created) error
 }
 
 // Created is a volume that a driver has made.
@@ -64,7 +63,7 @@ func (c Creation) call(ctx context.Context, with *driver, log *slog.Logger) erro
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	answer, err := invoke(ctx, with.conn, "Controller/ControllerGetCapabilities", nil)
-	if err != nil && uncertain(err) {
+	if err != nil && status.Code(err) != codes.Unimplemented {
 		return failed(r.Source.Driver, "ControllerGetCapabilities", err)
 	}
 	can, malformed := answer.capabilities()
@@ -72,18 +71,18 @@ func (c Creation) call(ctx context.Context, with *driver, log *slog.Logger) erro
 		return fmt.Errorf("the CSI driver %s makes no volumes at the socket where it has registered: it has no controller "+
 			"there with CREATE_DELETE_VOLUME", r.Source.Driver)
 	}
-	name, before, err := c.Volume()
+	name, err := c.Volume()
 	if err != nil {
 		return err
 	}
 	answer, err = invoke(ctx, with.conn, "Controller/CreateVolume", c.message(with, name))
-	if err != nil {
-		if !before && !uncertain(err) {
-			err = errors.Join(err, c.Refused())
-		}
-		return failed(r.Source.Driver, "CreateVolume", err)
+	var made Created
+	if err == nil {
+		made, err = answer.created()
 	}
-	made, err := answer.created()
+	if err == nil && made.Size > 0 && made.Size < c.Smallest {
+		err = fmt.Errorf("the driver's volume %q has %d bytes, and the claim requests %d", made.Handle, made.Size, c.Smallest)
+	}
 	if err != nil {
 		return failed(r.Source.Driver, "CreateVolume", err)
 	}
@@ -99,8 +98,12 @@ func (c Creation) message(with *driver, name string) message {
 	p := c.Request.publication(with, Record{})
 	p.group = "" // it is of the pod, and the volume of others too
 	size := message(nil).number(1, uint64(c.Smallest)).number(2, uint64(c.Largest))
-	return message(nil).text(1, name).within(2, size).within(3, p.capability()).
-		pairs(4, c.Request.Source.VolumeAttributes).pairs(5, c.Request.Secrets)
+	m := message(nil).text(1, name).within(2, size)
+	for _, mode := range c.Request.Persistent.Modes {
+		p.mode = modeOf(mode, with)
+		m = m.within(3, p.capability())
+	}
+	return m.pairs(4, c.Request.Source.VolumeAttributes).pairs(5, c.Request.Secrets)
 }
 
 // created reads a CreateVolumeResponse.
@@ -140,6 +143,12 @@ func (m message) created() (made Created, err error) {
 	return made, nil
 }
 
+// Refused reports that a driver has not done what it was asked for, and has had its last word.
+func Refused(err error) bool {
+	_, is := status.FromError(err)
+	return err != nil && is && !uncertain(err)
+}
+
 // Delete makes the driver at a socket delete a volume. It succeeds if there is no such volume any more.
 func Delete(ctx context.Context, at, driver, handle string, secrets map[string]string) error {
 	conn, err := socket.Client(at)
@@ -149,6 +158,13 @@ func Delete(ctx context.Context, at, driver, handle string, secrets map[string]s
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	answer, err := invoke(ctx, conn, "Identity/GetPluginInfo", nil)
+	if err != nil {
+		return failed(driver, "GetPluginInfo", err)
+	}
+	if name, err := answer.nodeID(); err != nil || name != driver { // the name is the same field
+		return errors.Join(err, fmt.Errorf("at %s is the driver %q, and not %s", at, name, driver))
+	}
 	_, err = invoke(ctx, conn, "Controller/DeleteVolume", message(nil).text(1, handle).pairs(2, secrets))
 	if err != nil && status.Code(err) != codes.NotFound {
 		return failed(driver, "DeleteVolume", err)

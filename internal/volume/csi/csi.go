@@ -218,9 +218,11 @@ func (d *Drivers) Deregister(name, endpoint string) {
 // watch keeps the connection to a driver, so that its return is noticed.
 func (d *Drivers) watch(ctx context.Context, name string, r *driver) {
 	for ctx.Err() == nil {
-		r.conn.Connect()
 		state := r.conn.GetState()
-		d.connected(name, r, state == connectivity.Ready || state == connectivity.Idle)
+		if state == connectivity.Idle { // it has ended the connection
+			r.conn.Connect()
+		}
+		d.connected(name, r, state == connectivity.Ready)
 		wait, cancel := ctx, context.CancelFunc(func() {})
 		if state == connectivity.TransientFailure {
 			wait, cancel = context.WithTimeout(ctx, redial)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -156,7 +157,7 @@ func (d *Drivers) target(r Request) string {
 	if r.Persistent != nil {
 		name = r.Persistent.Name
 		if r.Persistent.Block {
-			return filepath.Join(blockDir(d.o.Dir), "publish", name, string(r.Pod.UID))
+			return filepath.Join(blockDir(d.o.Dir), publishName, name, string(r.Pod.UID))
 		}
 	}
 	return filepath.Join(d.o.Dir, "pods", string(r.Pod.UID), "volumes", "kubernetes.io~csi", name, "mount")
@@ -215,7 +216,11 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(record.Target), layout.ModePlugins); err != nil {
+	err = os.MkdirAll(filepath.Dir(record.Target), layout.ModePlugins)
+	for n := 0; n < 3 && errors.Is(err, fs.ErrNotExist); n++ { // another pod's removal took a parent away
+		err = os.MkdirAll(filepath.Dir(record.Target), layout.ModePlugins)
+	}
+	if err != nil {
 		return err
 	}
 	calling, cancel := context.WithTimeout(ctx, callTimeout)
@@ -231,7 +236,12 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 			err = d.o.Own(ctx, r.Pod, record.Target)
 		}
 		if err == nil {
-			err = d.records.update(record, func(r *Record) { r.Published = true })
+			err = d.records.update(record, func(r *Record) {
+				r.Published = true
+				if r.Block {
+					r.Device = deviceAt(r.Target)
+				}
+			})
 		}
 		return err
 	}

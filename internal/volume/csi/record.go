@@ -32,13 +32,14 @@ type Record struct {
 	Pod    pod.Key `json:"pod"`
 	Volume string  `json:"volume"` // its name in the pod
 	// PersistentVolume is its name if it has one, Claim is that of its claim, ReadOnly what both say, Block that it is
-	// a device, Boot since when its node is there, and Staging where it is staged, for all pods of the machine; empty
-	// if it is not.
+	// a device, Boot since when its node is there, Device which one that is, and Staging where it is staged, for all
+	// pods of the machine; empty if it is not.
 	PersistentVolume string `json:"persistentVolume,omitempty"`
 	Claim            string `json:"claim,omitempty"`
 	ReadOnly         bool   `json:"readOnly,omitempty"`
 	Block            bool   `json:"block,omitempty"`
 	Boot             string `json:"boot,omitempty"`
+	Device           string `json:"device,omitempty"`
 	Staging          string `json:"staging,omitempty"`
 	// Published is set when the driver has confirmed that it is mounted, and it belongs to the pod's fsGroup.
 	Published bool `json:"published,omitempty"`
@@ -175,8 +176,9 @@ func (s *store) save(r Record) error {
 // are not empty are left: they are not podrun's.
 func (s *store) forget(r Record) error {
 	dir := r.Target
-	for range 5 { // …/pods/UID/volumes/kubernetes.io~csi/NAME/mount, …/csi/volumeDevices/publish/NAME/UID
-		if !isEmpty(dir) {
+	for range 5 { // …/pods/UID/volumes/kubernetes.io~csi/NAME/mount
+		// …/csi/volumeDevices/publish/NAME/UID, of which drivers may have the first ones in containers
+		if !isEmpty(dir) || r.Block && filepath.Base(dir) == publishName {
 			break
 		}
 		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {

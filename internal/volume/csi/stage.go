@@ -48,11 +48,15 @@ func (v *Persistent) oneNode() bool { return v.has(v1.ReadWriteOnce, v1.ReadWrit
 
 // mode returns what a driver is told of the first access mode, as by the kubelet.
 func (v *Persistent) mode(with *driver) accessMode {
-	first := v1.ReadWriteOnce
 	if len(v.Modes) > 0 {
-		first = v.Modes[0]
+		return modeOf(v.Modes[0], with)
 	}
-	switch first {
+	return modeOf(v1.ReadWriteOnce, with)
+}
+
+// modeOf returns what a driver is told of an access mode.
+func modeOf(mode v1.PersistentVolumeAccessMode, with *driver) accessMode {
+	switch mode {
 	case v1.ReadOnlyMany:
 		return modeMultiNodeReaderOnly
 	case v1.ReadWriteMany:
@@ -61,7 +65,7 @@ func (v *Persistent) mode(with *driver) accessMode {
 	switch { // a driver that has one of these modes has both
 	case !with.can[singleNodeMultiWriter]:
 		return modeSingleNodeWriter
-	case first == v1.ReadWriteOncePod:
+	case mode == v1.ReadWriteOncePod:
 		return modeSingleNodeSingleWriter
 	}
 	return modeSingleNodeMultiWriter
@@ -84,7 +88,7 @@ func newStages(dir string, records *store) *stages {
 // path returns where a volume is staged, which is where the kubelet has it.
 func (s *stages) path(r Record) string {
 	if r.Block {
-		return filepath.Join(blockDir(s.dir), "staging", r.Driver, digest(r.ID))
+		return filepath.Join(blockDir(s.dir), stagingName, r.Driver, digest(r.ID))
 	}
 	return filepath.Join(s.dir, "plugins", "kubernetes.io", "csi", r.Driver, digest(r.ID), "globalmount")
 }
@@ -217,7 +221,10 @@ func (s *stages) unstage(ctx context.Context, conn *grpc.ClientConn, r Record) e
 
 // removeStaging removes the directories that were made for staging a volume, unless they are not empty.
 func removeStaging(dir string) {
-	for range 3 { // …/DRIVER/HASH/globalmount, …/staging/DRIVER/HASH
+	for range 3 { // …/DRIVER/HASH/globalmount; …/staging/DRIVER/HASH, which drivers may have in containers
+		if filepath.Base(dir) == stagingName {
+			return
+		}
 		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return
 		}

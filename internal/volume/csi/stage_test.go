@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -93,6 +94,10 @@ func (m *machine) unstaged() {
 	test.Must(m.t, err)
 	staged, err := filepath.Glob(filepath.Join(m.kubelet, "plugins/kubernetes.io/csi/*"))
 	test.Must(m.t, err)
+	staged = slices.DeleteFunc(staged, func(at string) bool { return filepath.Base(at) == "volumeDevices" })
+	devices, err := filepath.Glob(filepath.Join(m.kubelet, "plugins/kubernetes.io/csi/volumeDevices/*/*"))
+	test.Must(m.t, err)
+	staged = append(staged, devices...)
 	if all := append(left, staged...); len(all) > 0 {
 		m.t.Errorf("left: %q", all)
 	}

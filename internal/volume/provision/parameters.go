@@ -22,8 +22,14 @@ const (
 func (v *Volume) parameters(all map[string]string) (err error) {
 	v.FSType, v.Parameters = all[fsTypeParameter], map[string]string{}
 	for key, value := range all {
-		if !strings.HasPrefix(key, ownPrefix) {
+		switch {
+		case !strings.HasPrefix(key, ownPrefix):
 			v.Parameters[key] = value
+		case key == fsTypeParameter:
+		case strings.HasSuffix(key, "-secret-name"), strings.HasSuffix(key, "-secret-namespace"):
+			// also of calls that podrun does not make
+		default:
+			return fmt.Errorf("the StorageClass %q: there is no parameter %s", v.Class, key)
 		}
 	}
 	for parameter, into := range map[string]**v1.SecretReference{

@@ -33,8 +33,11 @@ type Provisioner struct {
 }
 
 // Bound returns the PersistentVolume of the claim that a pod's volume names: the one that was made for it, the one of
-// the documents, or one that is made now. It is nil if the claim is a directory. An error may be temporary.
-func (p *Provisioner) Bound(ctx context.Context, in pod.Inside, volume *v1.Volume) (*v1.PersistentVolume, error) {
+// the documents, or, if make is set, one that is made now. It is nil if the claim is a directory. An error may be
+// temporary.
+func (p *Provisioner) Bound(
+	ctx context.Context, in pod.Inside, volume *v1.Volume, make bool,
+) (*v1.PersistentVolume, error) {
 	key := pod.Key{Namespace: in.Pod.Namespace, Name: volume.PersistentVolumeClaim.ClaimName}
 	made, found, err := Read(p.Dirs, key)
 	switch {
@@ -44,16 +47,27 @@ func (p *Provisioner) Bound(ctx context.Context, in pod.Inside, volume *v1.Volum
 		return nil, fmt.Errorf("the volume of the claim %s is being deleted (podrun volumes rm)", key)
 	case found && made.Handle != "":
 		return made.persistentVolume(), nil
-	case !found:
-		bound, err := persistent.Bound(in.Objects, key)
-		if bound != nil || err != nil {
-			return bound, err
-		}
-		if made, err = p.wanted(in.Objects, key); err != nil || made.Name == "" {
-			return nil, err
-		}
 	}
-	if err := p.create(ctx, in, volume, made); err != nil {
+	bound, err := persistent.Bound(in.Objects, key)
+	if bound != nil || err != nil || !make {
+		return bound, err
+	}
+	wanted, err := p.wanted(in.Objects, key, found)
+	switch {
+	case err != nil:
+		return nil, err
+	case found && wanted.Driver != "" && wanted.Driver != made.Driver:
+		return nil, fmt.Errorf("the driver %s may have made a volume %s for the claim %s, whose StorageClass names %s now; "+
+			"podrun volumes rm, when no pod has the claim, forgets it", made.Driver, made.Name, key, wanted.Driver)
+	case wanted.Driver == "" && !found:
+		return nil, nil
+	case wanted.Driver == "":
+		wanted = made
+	case in.Objects.Partial:
+		return nil, fmt.Errorf("not all manifests can be read: one may have the PersistentVolume of the claim %s, "+
+			"for which none was made yet", key)
+	}
+	if err := p.create(ctx, in, volume, wanted); err != nil {
 		return nil, err
 	}
 	made, _, err = Read(p.Dirs, key)
@@ -66,27 +80,42 @@ func (p *Provisioner) Bound(ctx context.Context, in pod.Inside, volume *v1.Volum
 	return made.persistentVolume(), nil
 }
 
-// wanted returns what a driver is to be asked for; nothing if the claim is a directory.
-func (p *Provisioner) wanted(all pod.Objects, key pod.Key) (Volume, error) {
+// wanted returns what a driver is to be asked for; without a driver if the claim is a directory, or nothing more is
+// known of one whose volume may have been made.
+func (p *Provisioner) wanted(all pod.Objects, key pod.Key, begun bool) (Volume, error) {
 	claim := all.Claims[key]
 	if claim == nil {
 		return Volume{}, nil
 	}
-	// What a claim has in its directory it keeps, whatever its class is by now.
-	if _, err := os.Lstat(p.Dirs.Claim(key.Namespace, key.Name)); !errors.Is(err, fs.ErrNotExist) {
-		return Volume{}, err
+	if !begun {
+		// What a claim has in its directory it keeps, whatever its class is by now.
+		if is, err := isDirectory(p.Dirs, key); is || err != nil {
+			return Volume{}, err
+		}
 	}
 	class, err := storageclass.Of(all.Classes, claim)
-	if name := claim.Spec.StorageClassName; err == nil && class == nil && name != nil && *name != "" && p.Plugins {
-		err = fmt.Errorf("the PersistentVolumeClaim %q names the StorageClass %q, which no manifest has", key.Name, *name)
+	name := claim.Spec.StorageClassName
+	if err == nil && class == nil && name != nil && *name != "" && p.Plugins && !begun {
+		err = fmt.Errorf("the PersistentVolumeClaim %q names the StorageClass %q, which no manifest has (with "+
+			"--pod-security none counts)", key.Name, *name)
 	}
-	if err == nil && (class == nil || !class.IsDriver()) && persistent.IsBlock(claim.Spec.VolumeMode) {
+	isDriver := class != nil && class.IsDriver()
+	if err == nil && !isDriver && !begun && persistent.IsBlock(claim.Spec.VolumeMode) {
 		err = fmt.Errorf("the PersistentVolumeClaim %q has volumeMode Block, and no PersistentVolume", key.Name)
 	}
-	if err != nil || class == nil || !class.IsDriver() {
+	if err != nil || !isDriver {
 		return Volume{}, err
 	}
 	return newVolume(key, &claim.Spec, class)
+}
+
+// isDirectory reports whether the claim has a directory.
+func isDirectory(dirs layout.Dirs, claim pod.Key) (bool, error) {
+	_, err := os.Lstat(dirs.Claim(claim.Namespace, claim.Name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // create makes the driver make the volume, and waits for it for some seconds.
@@ -97,15 +126,16 @@ func (p *Provisioner) create(ctx context.Context, in pod.Inside, volume *v1.Volu
 	if r.Lacks == nil {
 		r.Secrets, r.Lacks = csi.SecretOf(in.Objects, v.ControllerSecret)
 	}
+	name := ""
 	return csi.Creation{
 		Request: r, Key: v.Key().String(), // two pods do not make two of them
-		Volume: func() (string, bool, error) {
-			kept, before, err := begin(p.Dirs, v)
-			return kept.Name, before, err
+		Volume: func() (string, error) {
+			kept, err := begin(p.Dirs, v)
+			name = kept.Name
+			return name, err
 		},
 		Smallest: v.Smallest, Largest: v.Largest,
-		Made:    func(c csi.Created) error { return complete(p.Dirs, v.Key(), c) },
-		Refused: func() error { return forget(p.Dirs, v.Key()) },
+		Made: func(c csi.Created) error { return complete(p.Dirs, v.Key(), name, c) },
 	}.By(ctx, p.Drivers)
 }
 

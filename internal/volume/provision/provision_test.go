@@ -107,7 +107,7 @@ func (m *machine) bound(name string) (*v1.PersistentVolume, error) {
 		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
 	}}
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: name, UID: "u1"}, Spec: v1.PodSpec{Volumes: []v1.Volume{*volume}}}
-	return m.Bound(m.t.Context(), pod.Inside{Pod: p, Objects: m.objects}, volume)
+	return m.Bound(m.t.Context(), pod.Inside{Pod: p, Objects: m.objects}, volume, true)
 }
 
 // fails fails unless that fails for the reason.
@@ -235,7 +235,6 @@ func TestRefused(t *testing.T) {
 		"a controller that attaches": {func(m *machine) { m.driver.Attaches = true }, "PUBLISH_UNPUBLISH_VOLUME"},
 		"no controller":              {func(m *machine) { m.fail("ControllerGetCapabilities", codes.Unimplemented) }, "CREATE_DELETE_VOLUME"},
 		"not registered":             {func(m *machine) { m.objects.Classes["fast"].Provisioner = "other.example.com" }, "has not registered"},
-		"full":                       {func(m *machine) { m.fail("CreateVolume", codes.OutOfRange) }, "CreateVolume: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
@@ -310,20 +309,63 @@ func TestOneVolume(t *testing.T) {
 	}
 }
 
-// TestCertain: what the driver refuses for certain is not recorded, unless it may have been made before.
-func TestCertain(t *testing.T) {
-	m := newMachine(t)
-	m.fail("CreateVolume", codes.DeadlineExceeded)
-	m.fails("DeadlineExceeded")
-	m.fail("CreateVolume", codes.InvalidArgument)
-	m.fails("InvalidArgument")
-	before, found, err := Read(m.dirs, claim)
-	if !found || err != nil {
-		t.Fatal("the volume that may have been made is forgotten", err)
+// TestSameName: whatever the driver answered, it may have made the volume: it is asked for the same one again, with what
+// the documents say by then.
+func TestSameName(t *testing.T) {
+	for _, code := range []codes.Code{codes.DeadlineExceeded, codes.Internal, codes.InvalidArgument, codes.Unknown} {
+		t.Run(code.String(), func(t *testing.T) {
+			m := newMachine(t)
+			m.fail("CreateVolume", code)
+			m.fails(code.String())
+			before, found, err := Read(m.dirs, claim)
+			if !found || err != nil {
+				t.Fatal("the volume that may have been made is forgotten", err)
+			}
+			m.objects.Classes["fast"].Provisioner = "other.example.com"
+			m.fails("the driver " + driverName + " may have made a volume " + before.Name)
+			m.objects.Classes["fast"].Provisioner = driverName
+			m.objects.Classes["fast"].Parameters = map[string]string{"kind": "mended"}
+			m.fail("CreateVolume", codes.OK)
+			v, err := m.bound("a")
+			test.Must(t, err)
+			if v.Spec.CSI.VolumeHandle != before.Name || v.Spec.CSI.VolumeAttributes["kind"] != "mended" {
+				t.Errorf("made %+v, and may have made %s", v.Spec.CSI, before.Name)
+			}
+		})
 	}
-	m.fail("CreateVolume", codes.OK)
-	if got := m.made(); got != before.Name {
-		t.Errorf("made %s, and may have made %s", got, before.Name)
+}
+
+// TestPartial: a manifest that cannot be read may have the claim's PersistentVolume. What was made is used all the same.
+func TestPartial(t *testing.T) {
+	m := newMachine(t)
+	m.objects.Partial = true
+	m.fails("not all manifests can be read")
+	m.objects.Partial = false
+	first := m.made()
+	m.objects.Partial = true
+	if m.made() != first || m.volumes() != 1 {
+		t.Error("another one")
+	}
+}
+
+// TestNotNow: who has its volume already makes none, and a document that names a volume wins over one that was not made.
+func TestNotNow(t *testing.T) {
+	m := newMachine(t)
+	volume := &v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{
+		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
+	}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: "a", UID: "u1"}}
+	if v, err := m.Bound(t.Context(), pod.Inside{Pod: p, Objects: m.objects}, volume, false); v != nil || err != nil || m.volumes() != 0 {
+		t.Errorf("%v, %v", v, err)
+	}
+	m.fail("CreateVolume", codes.Internal)
+	m.fails("Internal")
+	pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "named"}, Spec: v1.PersistentVolumeSpec{
+		ClaimRef: &v1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name},
+	}}
+	m.objects.Volumes = map[string]*v1.PersistentVolume{"named": pv}
+	if v, err := m.bound("a"); v != pv || err != nil {
+		t.Errorf("%v, %v", v, err)
 	}
 }
 
@@ -374,6 +416,18 @@ func TestRemove(t *testing.T) {
 		t.Error(err)
 	}
 	test.Must(t, os.Remove(at))
+	// The driver refuses: the volume stays the claim's.
+	m.fail("DeleteVolume", codes.FailedPrecondition)
+	if _, _, err := Remove(t.Context(), m.dirs, claim, free); err == nil || m.made() != first {
+		t.Error(err)
+	}
+	// Another driver at the socket.
+	m.driver.Name = "other.example.com"
+	if _, _, err := Remove(t.Context(), m.dirs, claim, free); err == nil || !strings.Contains(err.Error(), `is the driver "other.example.com"`) {
+		t.Error(err)
+	}
+	m.driver.Name = driverName
+	test.Must(t, os.Remove(m.driver.Path("fail-DeleteVolume")))
 	// The driver does not answer: nobody gets the volume, and it is deleted the next time.
 	m.fail("DeleteVolume", codes.Unavailable)
 	if _, _, err := Remove(t.Context(), m.dirs, claim, free); err == nil || !strings.Contains(err.Error(), "when this is done again") {

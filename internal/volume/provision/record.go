@@ -2,7 +2,6 @@ package provision
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -82,10 +81,12 @@ func (v Volume) persistentVolume() *v1.PersistentVolume {
 	return out
 }
 
+const suffix = ".json"
+
 // path returns the record of a claim's volume. A claim's name may be too long for a file's.
 func path(dirs layout.Dirs, claim pod.Key) string {
 	sum := sha256.Sum256([]byte(claim.Namespace + "/" + claim.Name))
-	return filepath.Join(layout.CSIClaims(dirs), hex.EncodeToString(sum[:])+".json")
+	return filepath.Join(layout.CSIClaims(dirs), hex.EncodeToString(sum[:])+suffix)
 }
 
 // Read returns the volume that was made, or is being made, for a claim, if there is one.
@@ -119,7 +120,7 @@ func List(dirs layout.Dirs) ([]Volume, error) {
 	var all []Volume
 	var errs []error
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".json") {
+		if !strings.HasSuffix(e.Name(), suffix) {
 			continue
 		}
 		var v Volume
@@ -166,23 +167,30 @@ func locked(dirs layout.Dirs, f func() error) error {
 	return f()
 }
 
-// begin records a volume that a driver is about to be asked for, and returns what is on disk then. It reports whether
-// it was before: the driver may have made it.
-func begin(dirs layout.Dirs, v Volume) (kept Volume, before bool, err error) {
+// begin records what a driver is about to be asked for, and returns what is on disk then. It keeps the name under which
+// the driver may have been asked before: it makes one volume of a name.
+func begin(dirs layout.Dirs, v Volume) (kept Volume, err error) {
 	err = locked(dirs, func() error {
-		kept, before, err = Read(dirs, v.Key())
+		before, found, err := Read(dirs, v.Key())
 		switch {
 		case err != nil:
 			return err
-		case before && kept.Deleting:
+		case found && before.Deleting:
 			return fmt.Errorf("the volume of the claim %s is being deleted", v.Key())
-		case before:
+		case found && (before.Handle != "" || before.Driver != v.Driver):
+			kept = before
 			return nil
+		case found:
+			v.Name, v.Made = before.Name, before.Made
+		default:
+			if is, err := isDirectory(dirs, v.Key()); is || err != nil {
+				return errors.Join(err, fmt.Errorf("the claim %s is a directory by now", v.Key()))
+			}
 		}
 		kept = v
 		return errors.Join(save(dirs, v), settle(layout.CSIVolumes(dirs)), settle(dirs.Root))
 	})
-	return kept, before, err
+	return kept, err
 }
 
 // settle makes what was made in a directory survive a loss of power.
@@ -194,12 +202,21 @@ func settle(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// complete records the volume that a driver has made.
-func complete(dirs layout.Dirs, claim pod.Key, c csi.Created) error {
+// complete records the volume that a driver has made under a name.
+func complete(dirs layout.Dirs, claim pod.Key, name string, c csi.Created) error {
 	return locked(dirs, func() error {
 		v, found, err := Read(dirs, claim)
-		if err == nil && !found {
+		if err == nil && (!found || v.Name != name) {
 			err = fmt.Errorf("the record is gone; the driver has the volume %q, which is nobody's", c.Handle)
+		}
+		if err != nil || v.Handle != "" {
+			return err
+		}
+		all, err := List(dirs)
+		for _, other := range all {
+			if other.Driver == v.Driver && other.Handle == c.Handle {
+				err = errors.Join(err, fmt.Errorf("the driver says %q, which is the volume of the claim %s", c.Handle, other.Key()))
+			}
 		}
 		if err != nil {
 			return err
@@ -209,81 +226,19 @@ func complete(dirs layout.Dirs, claim pod.Key, c csi.Created) error {
 	})
 }
 
-// forget removes the record of a volume that no driver has.
-func forget(dirs layout.Dirs, claim pod.Key) error {
+// change changes the record of a volume with that name, unless there is none any more; it removes it if f says so.
+func change(dirs layout.Dirs, of Volume, f func(*Volume) (remove bool)) error {
 	return locked(dirs, func() error {
-		if err := os.Remove(path(dirs, claim)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		v, found, err := Read(dirs, of.Key())
+		if err != nil || !found || v.Name != of.Name {
+			return err
+		}
+		if !f(&v) {
+			return save(dirs, v)
+		}
+		if err := os.Remove(path(dirs, of.Key())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		return nil
 	})
-}
-
-// Remove makes the driver delete the volume of a claim, if one was made for it, and forgets it. Free returns an error
-// if a pod uses the claim. With reclaimPolicy Retain the driver is not asked; then, and where it is not known whether
-// the driver has made it, kept says so, after a semicolon.
-func Remove(
-	ctx context.Context, dirs layout.Dirs, claim pod.Key, free func() error,
-) (found bool, kept string, err error) {
-	v, found, err := Read(dirs, claim)
-	if err != nil || !found {
-		return found, "", err
-	}
-	if v, err = setDeleting(dirs, claim, free); err != nil {
-		return true, "", err
-	}
-	// A pod that was created meanwhile waits for the mark to go, and then uses the volume.
-	if err := free(); err != nil {
-		return true, "", errors.Join(err, locked(dirs, func() error {
-			v.Deleting = false
-			return save(dirs, v)
-		}))
-	}
-	switch {
-	case v.Handle == "":
-		kept = fmt.Sprintf("; it is not known whether its driver %s has made %s", v.Driver, v.Name)
-	case v.Retain:
-		kept = fmt.Sprintf("; its driver %s keeps %s (reclaimPolicy Retain)", v.Driver, v.Handle)
-	default:
-		if err := csi.Delete(ctx, socketOf(dirs, v), v.Driver, v.Handle, nil); err != nil {
-			return true, "", fmt.Errorf("%w; it is deleted when this is done again, and no pod gets it", err)
-		}
-	}
-	return true, kept, forget(dirs, claim)
-}
-
-// setDeleting records that a volume that nobody uses is to be deleted.
-func setDeleting(dirs layout.Dirs, claim pod.Key, free func() error) (v Volume, err error) {
-	err = locked(dirs, func() error {
-		if err := free(); err != nil {
-			return err
-		}
-		var found bool
-		if v, found, err = Read(dirs, claim); err != nil || !found {
-			return errors.Join(err, fmt.Errorf("the volume of the claim %s is gone", claim))
-		}
-		published, err := csi.Records(dirs)
-		if err != nil {
-			return err
-		}
-		for _, r := range published {
-			if r.PersistentVolume == v.Name {
-				return fmt.Errorf("its driver %s has not unpublished it yet for the pod %s", r.Driver, r.Pod)
-			}
-		}
-		v.Deleting = true
-		return save(dirs, v)
-	})
-	return v, err
-}
-
-// socketOf returns where the volume's driver is now, or was when it made the volume.
-func socketOf(dirs layout.Dirs, v Volume) string {
-	all, _ := csi.Read(dirs) // where it was will do
-	for _, d := range all {
-		if d.Name == v.Driver && d.Connected {
-			return d.Socket
-		}
-	}
-	return v.Socket
 }

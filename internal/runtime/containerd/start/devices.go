@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -159,6 +161,9 @@ func addBlocks(l *launch, spec *specs.Spec) error {
 			continue
 		}
 		at := path.Join("/", m.ContainerPath)
+		if err := verifyBlock(l.Mounts, m.HostPath, at); err != nil {
+			return failed(err)
+		}
 		spec.Linux.Devices = slices.DeleteFunc(spec.Linux.Devices, func(d specs.LinuxDevice) bool {
 			return path.Join("/", d.Path) == at
 		})
@@ -169,6 +174,24 @@ func addBlocks(l *launch, spec *specs.Spec) error {
 		d := &v1beta1.DeviceSpec{HostPath: m.HostPath, ContainerPath: at, Permissions: permissions}
 		if err := addDevice(spec, d, privileged != nil && *privileged); err != nil {
 			return failed(err)
+		}
+	}
+	return nil
+}
+
+// verifyBlock returns an error for what is no block device, such as a directory, all of whose devices the container
+// would get, and for a path in a volume: the node would stay there, and lead to another device one day.
+func verifyBlock(mounts []pod.Mount, host, at string) error {
+	info, err := os.Lstat(host)
+	if err != nil {
+		return err
+	}
+	if info.Mode()&(fs.ModeDevice|fs.ModeCharDevice) != fs.ModeDevice {
+		return fmt.Errorf("%s is not a block device", host)
+	}
+	for _, m := range mounts {
+		if below := path.Join("/", m.ContainerPath) + "/"; !m.Block && !m.Managed && strings.HasPrefix(at, below) {
+			return fmt.Errorf("the devicePath %s is in the volume that is mounted at %s", at, m.ContainerPath)
 		}
 	}
 	return nil
