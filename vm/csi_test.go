@@ -22,19 +22,29 @@ func serveDriver() error {
 	return d.Serve(ctx)
 }
 
-// TestCSI: a directory with the DaemonSet of a driver, its CSIDriver and a pod that uses it, whose file comes first. It is
-// complete by itself after a cold boot, too. The machine's root is on a shared mount here.
+// TestCSI: a directory with the DaemonSet of a driver, its CSIDriver, a StorageClass and a pod that uses all of it, whose
+// file comes first. It is complete by itself after a cold boot, too. The machine's root is on a shared mount here.
 func TestCSI(t *testing.T) {
 	m := bootServing(t)
 	m.enable("--plugins")
 	m.write("/etc/pods/a.yaml", `apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: disk}
+spec: {accessModes: [ReadWriteOnce], volumeMode: Block, storageClassName: fast, resources: {requests: {storage: 4Mi}}}
+---
+apiVersion: v1
 kind: Pod
 metadata: {name: user}
 spec:
   containers:
-  - {name: c, image: `+box+`, command: [sh, -c, '`+forever+`'], volumeMounts: [{name: data, mountPath: /data}]}
+  - name: c
+    image: `+box+`
+    command: [sh, -c, '`+forever+`']
+    volumeMounts: [{name: data, mountPath: /data}]
+    volumeDevices: [{name: disk, devicePath: /dev/disk}]
   volumes:
   - {name: data, csi: {driver: `+driverName+`, volumeAttributes: {kind: test}}}
+  - {name: disk, persistentVolumeClaim: {claimName: disk}}
 `)
 	m.write("/etc/pods/driver.yaml", `apiVersion: apps/v1
 kind: DaemonSet
@@ -61,7 +71,12 @@ spec:
 apiVersion: storage.k8s.io/v1
 kind: CSIDriver
 metadata: {name: `+driverName+`}
-spec: {volumeLifecycleModes: [Ephemeral], attachRequired: false}
+spec: {volumeLifecycleModes: [Ephemeral, Persistent], attachRequired: false}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fast}
+provisioner: `+driverName+`
 `)
 	seen := func(want string) {
 		t.Helper()
@@ -71,15 +86,26 @@ spec: {volumeLifecycleModes: [Ephemeral], attachRequired: false}
 		}
 	}
 	seen(`"kind":"test"`)
+	m.sh("podrun exec user -- sh -c 'echo text > /dev/disk && sync'")
+	has := func(when string) {
+		t.Helper()
+		if got := m.sh("podrun exec user -- head -c 4 /dev/disk"); got != "text" {
+			t.Errorf("%s the device has %q", when, got)
+		}
+	}
 	m.reboot()
 	seen(`"kind":"test"`)
+	has("after a reboot")
 	m.sh("systemctl restart podrun")
 	seen(`"kind":"test"`)
+	has("after a restart")
 	if got := m.sh("podrun get plugins --no-headers"); !strings.Contains(got, "Connected") || !strings.Contains(got, "default/user") {
 		t.Errorf("get plugins: %s", got)
 	}
+	m.sh("rm /etc/pods/a.yaml")
+	m.await("the volume to be deleted", "podrun volumes rm disk")
 	m.sh("systemctl stop podrun; podrun down --all")
-	if got := m.sh("ls /var/lib/kubelet/pods; ls /var/lib/podrun/csi; grep -c kubernetes.io~csi /proc/mounts || true"); got != "0" {
+	if got := m.sh("ls /var/lib/kubelet/pods; find /var/lib/podrun/csi -type f; grep -c kubernetes.io~csi /proc/mounts || true"); got != "0" {
 		t.Errorf("left: %s", got)
 	}
 }
