@@ -85,15 +85,21 @@ func TestCSI(t *testing.T) {
 		return s
 	}
 	serve := func() { n.serve("--plugins", "--plugins-dir="+dir) }
-	// The pod before its driver.
-	n.write("a.yaml", secret+asking("a"))
+	// The pod before its driver. Nothing of it runs, its init container neither, which does not mount the volume.
+	early := n.path("early")
+	init := []string{"- {name: early, hostPath: {path: " + n.path() + "}}", "initContainers:",
+		"- {name: i, image: " + box + `, command: [sh, -c, "touch ` + early + `"], volumeMounts: [{name: early, mountPath: ` + n.path() + "}]}"}
+	n.write("a.yaml", secret+strings.Replace(asking("a"), "  containers:\n", indented(2, init)+"  containers:\n", 1))
 	serve()
 	n.awaitPod("a-n", "to wait for its driver", func(p *v1.Pod) error {
-		if w := p.Status.ContainerStatuses[0].State.Waiting; w != nil && strings.Contains(w.Message, "the CSI driver "+name+" has not registered") {
+		if w := p.Status.InitContainerStatuses[0].State.Waiting; w != nil && strings.Contains(w.Message, "the CSI driver "+name+" has not registered") {
 			return nil
 		}
 		return errors.New(asJSON(p.Status))
 	})
+	if _, err := os.Stat(early); err == nil {
+		t.Error("the init container ran before the volume was mounted")
+	}
 	n.write("z-driver.yaml", document+driver)
 	a := n.ready("a-n")
 	got := seen("a")

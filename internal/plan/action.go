@@ -26,12 +26,13 @@ type (
 	}
 	// EnsureImage finds or pulls a container's image.
 	EnsureImage struct{ Container string }
-	// StartContainer creates and starts an instance.
+	// StartContainer creates and starts an instance. Mount says that nothing has run in the sandbox yet: all of the
+	// pod's volumes are mounted before.
 	StartContainer struct {
 		Container        string
+		Mount            bool
 		Attempt, Backoff int
-		// RestartGeneration counts how often all containers of the pod have been restarted
-		// together.
+		// RestartGeneration counts how often all containers of the pod have been restarted together.
 		RestartGeneration int
 		Why               string
 	}
@@ -54,9 +55,8 @@ type (
 	Kill struct{ ID, Container, Why string }
 	// Resize applies the resources To, and the CPUs to run on, to a running instance, in place.
 	Resize struct{ ID, Container, To, CPUs string }
-	// Allocate gives the pod the CPU and memory of its manifest, as far as the machine has them.
-	// Anew means that nothing of the pod is left running, so that the machine's resources are
-	// checked when the pod starts.
+	// Allocate gives the pod the CPU and memory of its manifest, as far as the machine has them. Anew means that
+	// nothing of the pod is left running, so that the machine's resources are checked when the pod starts.
 	Allocate struct{ Anew bool }
 	// RestartForResize terminates an instance, which is followed by one with the CPU and memory that the pod
 	// has been allocated.
@@ -94,6 +94,9 @@ func (a CreateSandbox) String() string { return fmt.Sprintf("create sandbox atte
 func (a RemoveSandbox) String() string { return fmt.Sprintf("remove sandbox %s (%s)", a.ID, a.Why) }
 func (a EnsureImage) String() string   { return "ensure image of " + a.Container }
 func (a StartContainer) String() string {
+	if a.Mount {
+		a.Why += ", after the volumes are mounted"
+	}
 	return fmt.Sprintf("start %s attempt %d back-off %d (%s)", a.Container, a.Attempt, a.Backoff, a.Why)
 }
 func (a RunPreStop) String() string {

@@ -31,9 +31,8 @@ func refusal(in Input) *Waiting {
 	return &Waiting{Reason: ReasonPodSecurity, Message: "not started: " + in.Refused}
 }
 
-// admit returns why the pod cannot run on this machine in its current state; nil if it can. The
-// reasons are the kubelet's, but the pod is not rejected for good: it waits until the cause has
-// gone. Running pods are not checked.
+// admit returns why the pod cannot run on this machine in its current state; nil if it can. The reasons are the
+// kubelet's, but the pod is not rejected for good: it waits until the cause has gone. Running pods are not checked.
 func admit(in Input) *Waiting {
 	if why := refusal(in); why != nil {
 		return why

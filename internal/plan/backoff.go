@@ -13,9 +13,8 @@ import (
 const (
 	firstBackoff   = 10 * time.Second
 	longestBackoff = 5 * time.Minute
-	// backoffReset is how long an instance has to run to reset the crash back-off, whatever the longest
-	// back-off is: the 600 s of the HasExpiredFunc that the kubelet gives its back-off
-	// (pkg/kubelet/kubelet.go, NewMainKubelet).
+	// backoffReset is how long an instance has to run to reset the crash back-off, whatever the longest back-off is:
+	// the 600 s of the HasExpiredFunc that the kubelet gives its back-off (pkg/kubelet/kubelet.go, NewMainKubelet).
 	backoffReset = 10 * time.Minute
 )
 
@@ -26,9 +25,8 @@ func maxBackoff(limit time.Duration) time.Duration {
 	return limit
 }
 
-// backoff returns the pause after the exit of an instance that was started at the given back-off
-// step: none after step 0, then 10 s, doubled with each step up to limit, as the kubelet's crash
-// loop does it.
+// backoff returns the pause after the exit of an instance that was started at the given back-off step: none after step
+// 0, then 10 s, doubled with each step up to limit, as the kubelet's crash loop does it.
 func backoff(step int, limit time.Duration) time.Duration {
 	if step == 0 {
 		return 0
@@ -55,9 +53,8 @@ const (
 	ReasonErrImageNeverPull = "ErrImageNeverPull"
 )
 
-// retryDelay returns the pause after a failed attempt that left no instance. Image pulls follow the
-// kubelet's back-off; other failures have a shorter one, because their cause can be repaired on
-// this machine at any moment.
+// retryDelay returns the pause after a failed attempt that left no instance. Image pulls follow the kubelet's back-off;
+// other failures have a shorter one, because their cause can be repaired on this machine at any moment.
 func retryDelay(f Failure) time.Duration {
 	switch f.Reason {
 	case ReasonErrImagePull:

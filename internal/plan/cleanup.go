@@ -6,9 +6,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// remove terminates all of o and, once nothing of it lives, removes it. Records of containers that have
-// run are removed last: as long as one is left, podrun knows that there is something to remove. It
-// reports whether nothing lives.
+// remove terminates all of o and, once nothing of it lives, removes it. Records of containers that have run are removed
+// last: as long as one is left, podrun knows that there is something to remove. It reports whether nothing lives.
 func remove(plan *Plan, in Input, o pod.Observed, why string) bool {
 	if newTerminator(plan, in).pod(o, why) {
 		return false
@@ -55,8 +54,7 @@ func reapLost(plan *Plan, in Input) (found bool) {
 	return found
 }
 
-// removeSuperseded removes all but the newest exited instance of each container, whose state the pod
-// status needs.
+// removeSuperseded removes all but the newest exited instance of each container, whose state the pod status needs.
 func removeSuperseded(plan *Plan, o pod.Observed) {
 	for _, c := range o.Containers {
 		superseded := slices.ContainsFunc(o.Containers, func(later pod.Container) bool {

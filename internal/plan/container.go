@@ -42,8 +42,7 @@ func (s containers) container(c *v1.Container) {
 	case !found:
 		s.start(c, StartContainer{Container: c.Name, Why: "first start"})
 	case lost && last.State != pod.Exited:
-		// How the instance ended is unknown. Its attempt number and its back-off step are not used
-		// again.
+		// How the instance ended is unknown. Its attempt number and its back-off step are not used again.
 		a := StartContainer{
 			Container: c.Name,
 			Attempt:   last.Attempt + 1,
@@ -86,8 +85,7 @@ func (s containers) running(c *v1.Container, last pod.Container) {
 		g.Probe = failed.Grace
 		terminator.instance(last, g, failed.Why)
 	case s.Signalled[last.ID] != (pod.Signals{}):
-		// The instance was asked to exit while it was not wanted: its state is unknown, so it is
-		// replaced.
+		// The instance was asked to exit while it was not wanted: its state is unknown, so it is replaced.
 		terminator.container(last, "termination was already requested")
 	case last.SandboxID != s.sandbox.ID:
 		terminator.container(last, "sandbox replaced")
@@ -136,17 +134,21 @@ func (s containers) restart(c *v1.Container, last pod.Container) {
 	s.start(c, a)
 }
 
-// start plans the start of an instance, or the step that must come before it: a wait for a retry,
-// or the image.
+// start plans the start of an instance, or the step that must come before it: a wait for a retry, or the image.
 func (s containers) start(c *v1.Container, a StartContainer) {
 	s.plan.wait(NotYet(s.Pod), c)
-	f, failed := s.Failures[c.Name]
+	a.Mount = len(s.Pod.Spec.Volumes) > 0 && !s.ranIn(s.sandbox)
+	key := c.Name
+	if _, failed := s.Failures[FailureMount]; failed && a.Mount {
+		key = FailureMount
+	}
+	f, failed := s.Failures[key]
 	if failed {
 		s.plan.wait(waitingAfter(f, c, NotYet(s.Pod)), c)
 		if f.Reason == pod.ReasonFailedMount {
 			s.plan.Unmounted = &Waiting{Reason: f.Reason, Message: f.Message}
 		}
-		if left := s.untilRetry(c.Name); left > 0 {
+		if left := s.untilRetry(key); left > 0 {
 			s.plan.retryAt(s.Now.Add(left), s.Now)
 			return
 		}
@@ -167,8 +169,7 @@ func (s containers) start(c *v1.Container, a StartContainer) {
 	}
 }
 
-// NotYet returns the waiting state of a container of p that only waits for earlier steps of the
-// pod's start.
+// NotYet returns the waiting state of a container of p that only waits for earlier steps of the pod's start.
 func NotYet(p *v1.Pod) Waiting {
 	if len(p.Spec.InitContainers) > 0 {
 		return Waiting{Reason: "PodInitializing"}

@@ -11,13 +11,11 @@ const (
 	// an eviction says: the kubelet's calculateEffectiveGracePeriod (pkg/kubelet/pod_workers.go)
 	// gives 1 s "no matter what". A preStop hook may use all of it.
 	podGrace = time.Second
-	// killGrace is the shortest time between an instance's stop signal and SIGKILL, however long
-	// its preStop hook or, for a sidecar, the other containers took: the kubelet's
-	// minimumGracePeriodInSeconds (pkg/kubelet/kuberuntime).
+	// killGrace is the shortest time between an instance's stop signal and SIGKILL, however long its preStop hook or,
+	// for a sidecar, the other containers took: the kubelet's minimumGracePeriodInSeconds (pkg/kubelet/kuberuntime).
 	killGrace = 2 * time.Second
 	// evictionGrace is the grace period of a pod that exceeds its storage limits: the kubelet's
-	// immediateEvictionGracePeriodSeconds (pkg/kubelet/eviction), which applies to all evictions by
-	// such limits.
+	// immediateEvictionGracePeriodSeconds (pkg/kubelet/eviction), which applies to all evictions by such limits.
 	evictionGrace = time.Second
 )
 
@@ -45,8 +43,7 @@ func (l GraceLimits) limit(period time.Duration) time.Duration {
 	return period
 }
 
-// atOnce reports whether everything is killed without a grace period, which only a user or a
-// shutdown can request.
+// atOnce reports whether everything is killed without a grace period, which only a user or a shutdown can request.
 func (l GraceLimits) atOnce() bool { return l.AtOnce || l.limit(1) <= 0 }
 
 // Termination is what the grace period of one instance is decided from.

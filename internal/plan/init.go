@@ -77,8 +77,7 @@ func (s initContainers) lastStarted() int {
 	return 0
 }
 
-// waitFrom marks the init containers from the i-th on, and all other containers, as waiting for
-// those before them.
+// waitFrom marks the init containers from the i-th on, and all other containers, as waiting for those before them.
 func (s initContainers) waitFrom(i int) {
 	s.plan.wait(NotYet(s.Pod), pod.AllContainers(s.Pod)[i:]...)
 }

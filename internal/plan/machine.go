@@ -15,17 +15,15 @@ import (
 // Machine is what the machine offers to pods, and what the other pods on it have requested.
 type Machine struct {
 	Has, Used v1.ResourceList
-	// Holders are the other pods that have devices, and Unhealthy is how many devices nobody can get, both
-	// by resource.
+	// Holders are the other pods that have devices, and Unhealthy is how many devices nobody can get, both by resource.
 	Holders   map[v1.ResourceName][]pod.Key
 	Unhealthy map[v1.ResourceName]int
 	CPUs      pod.CPUs // of this pod
 }
 
-// Lack returns which of the requested resources does not fit into what the machine has beside what is used by
-// others; nil if all of them fit. A resource that the machine does not name is ignored unless it is a device.
-// Reason, message and the order of the resources are the kubelet's; for a device the message also says who has
-// it.
+// Lack returns which of the requested resources does not fit into what the machine has beside what is used by others;
+// nil if all of them fit. A resource that the machine does not name is ignored unless it is a device. Reason, message
+// and the order of the resources are the kubelet's; for a device the message also says who has it.
 func (m Machine) Lack(requests v1.ResourceList) *Waiting {
 	order := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
 	for _, name := range slices.Sorted(maps.Keys(requests)) {

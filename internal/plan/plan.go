@@ -38,7 +38,7 @@ type Input struct {
 	// Interrupted reports that a shutdown of the machine terminates the pod, as is recorded: it has failed.
 	Interrupted bool
 	// Failures holds, by container name, the last failed attempt that left no instance. The key ""
-	// is the sandbox; the prefixes FailureResize and FailureSandbox make further keys.
+	// is the sandbox, FailureMount are the volumes; the prefixes FailureResize and FailureSandbox make further keys.
 	Failures map[string]Failure
 	// Probed holds the probe and hook results of each instance, by instance ID.
 	Probed map[string]pod.Probed
@@ -101,7 +101,7 @@ type Plan struct {
 	// Resizing is the reason and message of the condition PodResizeInProgress: something that runs
 	// does not have the allocated CPU and memory yet; nil if everything has.
 	Resizing *Waiting
-	// Unmounted is why a volume that a container needs is not mounted; nil if none is missing.
+	// Unmounted is why a volume that the pod needs is not mounted; nil if none is missing.
 	Unmounted *Waiting
 	// Restarting reports that all containers are about to be restarted together.
 	Restarting bool
@@ -112,8 +112,7 @@ type Plan struct {
 	// Unsure reports that a container may still run although it is seen as exited: nobody observed its
 	// exit, and it has not been reaped.
 	Unsure bool
-	// Failure is why the pod as a whole has failed or cannot start now; nil if the state of the
-	// containers says enough.
+	// Failure is why the pod as a whole has failed or cannot start now; nil if the state of the containers says enough.
 	Failure *Waiting
 	// Never is why the pod can never start on this machine; nil if it can, or runs.
 	Never *Waiting

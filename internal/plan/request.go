@@ -12,9 +12,8 @@ import (
 // then on the restart does not depend on the request: the instance is terminated within its grace
 // period, and the next one starts without a back-off, whatever the restart policy.
 
-// acceptRequests plans the acceptance of the requested restarts, and reports whether there are any.
-// Only an instance that runs or that another one follows is restarted, not a container that has
-// completed.
+// acceptRequests plans the acceptance of the requested restarts, and reports whether there are any. Only an instance
+// that runs or that another one follows is restarted, not a container that has completed.
 func acceptRequests(plan *Plan, r revision) (accepted bool) {
 	for _, c := range pod.AllContainers(r.Pod) {
 		last, lost, found := r.mine.Last(r.Pod.UID, c.Name)

@@ -8,17 +8,15 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// A change of CPU and memory takes two steps, as in the kubelet. First the pod is allocated the new
-// amount, if the machine has what is requested beside the allocations of the other pods; until then
-// the pod stays as it is. Then the running instances get the allocated resources: in place or,
-// where resizePolicy says so, by a new instance.
+// A change of CPU and memory takes two steps, as in the kubelet. First the pod is allocated the new amount, if the
+// machine has what is requested beside the allocations of the other pods; until then the pod stays as it is. Then the
+// running instances get the allocated resources: in place or, where resizePolicy says so, by a new instance.
 
 // FailureResize and a container's name are the key in Input.Failures of a failed resize.
 const FailureResize = "resize "
 
-// allocate plans the allocation of what the manifest requests, and reports whether it did. A request
-// is infeasible, as for the kubelet, if the machine cannot satisfy it even without other pods:
-// waiting does not help.
+// allocate plans the allocation of what the manifest requests, and reports whether it did. A request is infeasible, as
+// for the kubelet, if the machine cannot satisfy it even without other pods: waiting does not help.
 func allocate(plan *Plan, in Input) bool {
 	if in.Resized == nil {
 		return false
@@ -48,8 +46,7 @@ func AdditionalRequests(from, to *v1.Pod) v1.ResourceList {
 	return more
 }
 
-// resize plans the change of a running instance's CPU and memory if they differ from what the pod
-// has been allocated.
+// resize plans the change of a running instance's CPU and memory if they differ from what the pod has been allocated.
 func (s containers) resize(c *v1.Container, last pod.Container) {
 	to, cpus := pod.ResourcesOf(s.Pod, c), s.Machine.CPUs.Of(c.Name, last.CPUs)
 	if to == last.Resources && cpus == last.CPUs {

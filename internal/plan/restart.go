@@ -25,9 +25,8 @@ func policyOf(p *v1.Pod, c *v1.Container) v1.RestartPolicy {
 	return p.Spec.RestartPolicy
 }
 
-// ShouldRestart reports whether a container that exited with code is restarted: by the first
-// restart rule that matches the code, else by the container's own policy, else by the pod's, as in
-// Kubernetes since 1.35.
+// ShouldRestart reports whether a container that exited with code is restarted: by the first restart rule that matches
+// the code, else by the container's own policy, else by the pod's, as in Kubernetes since 1.35.
 func ShouldRestart(p *v1.Pod, c *v1.Container, code int) bool {
 	if ruleFor(c, code) != nil {
 		return true // both actions restart the container

@@ -8,13 +8,11 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// A restart generation is the time between two exits that restart all containers of the pod
-// (KEP-5532). Instances of an earlier generation are killed without grace and started again, init
-// containers too, in the same sandbox, as in the kubelet. Unlike in the kubelet, a container that
-// causes such restarts repeatedly waits for its back-off.
+// A restart generation is the time between two exits that restart all containers of the pod (KEP-5532). Instances of an
+// earlier generation are killed without grace and started again, init containers too, in the same sandbox, as in the
+// kubelet. Unlike in the kubelet, a container that causes such restarts repeatedly waits for its back-off.
 
-// restartGenerationOf returns the restart generation that the revision p is in, of which mine was
-// observed.
+// restartGenerationOf returns the restart generation that the revision p is in, of which mine was observed.
 func restartGenerationOf(p *v1.Pod, mine pod.Observed) int {
 	generation := 0
 	if !RestartsAllEver(p) {
@@ -56,8 +54,7 @@ func restartsAll(c *v1.Container, instance pod.Container) bool {
 // stale reports whether the instance belongs to an earlier restart generation.
 func (r revision) stale(c pod.Container) bool { return c.RestartGeneration < r.restartGeneration }
 
-// endGeneration kills the live instances of earlier restart generations and reports whether there
-// are any.
+// endGeneration kills the live instances of earlier restart generations and reports whether there are any.
 func endGeneration(plan *Plan, r revision) (alive bool) {
 	for _, c := range r.mine.Containers {
 		if r.stale(c) && isAlive(c) {

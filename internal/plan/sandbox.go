@@ -6,9 +6,11 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// FailureSandbox and a sandbox's ID are the key in Input.Failures of a failed removal of that
-// sandbox.
+// FailureSandbox and a sandbox's ID are the key in Input.Failures of a failed removal of that sandbox.
 const FailureSandbox = "sandbox "
+
+// FailureMount is the key in Input.Failures of the pod's volumes, if one could not be mounted.
+const FailureMount = "volumes "
 
 // ReasonFailedSandbox is the reason of a failure to create a sandbox that has no reason of its own.
 const ReasonFailedSandbox = "FailedCreatePodSandBox"
@@ -52,8 +54,7 @@ func ensureSandbox(plan *Plan, r revision) (pod.Sandbox, bool) {
 	return pod.Sandbox{}, false
 }
 
-// imageDue reports whether the image is missing of a container that is started as soon as there is a
-// sandbox.
+// imageDue reports whether the image is missing of a container that is started as soon as there is a sandbox.
 func imageDue(r revision, c *v1.Container) bool {
 	last, found := r.mine.Newest(r.Pod.UID, c.Name)
 	due := !found || last.State == pod.Exited && (isInit(r.Pod, c.Name) || r.restarts(c, last))

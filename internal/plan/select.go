@@ -13,20 +13,16 @@ import (
 type Selection struct {
 	// Pod is the revision that runs or is to run; nil if the pod is not wanted.
 	Pod *v1.Pod
-	// Resized is Pod with the CPU and memory of its manifest while these are not allocated yet; nil
-	// if they are.
+	// Resized is Pod with the CPU and memory of its manifest while these are not allocated yet; nil if they are.
 	Resized *v1.Pod
-	// Replaced reports that what exists under Pod's UID belongs to another manifest, or was being
-	// terminated.
+	// Replaced reports that what exists under Pod's UID belongs to another manifest, or was being terminated.
 	Replaced bool
 	// Refused is why the policy does not allow Pod; "" if it does.
 	Refused string
-	// Undecided reports that the sources of manifests are incomplete: the pod is neither run nor
-	// removed.
+	// Undecided reports that the sources of manifests are incomplete: the pod is neither run nor removed.
 	Undecided bool
-	// Unwanted are the revisions of which something has been terminated because they were not
-	// wanted. If one of them is wanted again before nothing of it is left, it starts from the
-	// beginning. The map is replaced, never changed.
+	// Unwanted are the revisions of which something has been terminated because they were not wanted. If one of them is
+	// wanted again before nothing of it is left, it starts from the beginning. The map is replaced, never changed.
 	Unwanted map[pod.UID]bool
 }
 
@@ -37,13 +33,11 @@ type RevisionInput struct {
 	// Running is the manifest of the newest revision on the machine; nil if there is none or if its
 	// manifest is not known.
 	Running *v1.Pod
-	// Adopted is Wanted under the UID of Running and with the resources that Running has been
-	// allocated, and Resized is the same with Wanted's resources, if they differ. Adopted is nil if
-	// Wanted needs new containers.
+	// Adopted is Wanted under the UID of Running and with the resources that Running has been allocated, and Resized is
+	// the same with Wanted's resources, if they differ. Adopted is nil if Wanted needs new containers.
 	Adopted, Resized *v1.Pod
-	// Kept reports that no valid manifest names the pod, but that an unreadable source or an
-	// invalid manifest may (manifest.Desired.Keeps): Running is then kept. Incomplete reports that
-	// not all sources have been read.
+	// Kept reports that no valid manifest names the pod, but that an unreadable source or an invalid manifest may
+	// (manifest.Desired.Keeps): Running is then kept. Incomplete reports that not all sources have been read.
 	Kept, Incomplete bool
 	// Refused is why the policy does not allow Wanted or, without it, Running; "" if it does.
 	Refused  string
@@ -54,9 +48,8 @@ type RevisionInput struct {
 // newest manifest, under the UID of the running revision if that needs no new containers. A pod
 // without a manifest is not wanted, unless its manifest only cannot be read at the moment.
 //
-// A revision that was being terminated and is wanted again starts from the beginning, as in
-// Kubernetes: an instance that was asked to terminate has not crashed, and a terminated job has not
-// completed.
+// A revision that was being terminated and is wanted again starts from the beginning, as in Kubernetes: an instance
+// that was asked to terminate has not crashed, and a terminated job has not completed.
 func SelectRevision(before Selection, in RevisionInput) Selection {
 	s := Selection{Replaced: before.Replaced, Refused: in.Refused, Unwanted: map[pod.UID]bool{}}
 	maps.Copy(s.Unwanted, before.Unwanted)

@@ -124,10 +124,9 @@ func (t terminator) runsOn(o pod.Observed, c pod.Container, began time.Time) boo
 	return left > 0
 }
 
-// began returns when the termination of the instances that end together with c began: the earliest
-// request or SIGKILL; zero if there was none. It ignores instances of the sandbox that exited
-// longer ago than c's grace period or that have a successor: those were terminated for another
-// reason.
+// began returns when the termination of the instances that end together with c began: the earliest request or SIGKILL;
+// zero if there was none. It ignores instances of the sandbox that exited longer ago than c's grace period or that have
+// a successor: those were terminated for another reason.
 func (t terminator) began(o pod.Observed, c pod.Container) time.Time {
 	var first time.Time
 	now := t.now
@@ -155,9 +154,8 @@ func (t terminator) began(o pod.Observed, c pod.Container) time.Time {
 // maxHookRuns is how often a preStop hook is begun: once more if podrun was killed while it ran.
 const maxHookRuns = 2
 
-// preStopDue reports whether the instance's preStop hook is to be run: it has not been run, or it was
-// run by a podrun that was killed meanwhile. In the second case it gets what is left of the grace
-// period.
+// preStopDue reports whether the instance's preStop hook is to be run: it has not been run, or it was run by a podrun
+// that was killed meanwhile. In the second case it gets what is left of the grace period.
 func preStopDue(c pod.Container, s pod.Signals) bool {
 	return c.PreStop && !s.Hooking && s.HookRuns < maxHookRuns && s.Hooked.IsZero() && s.Signalled.IsZero()
 }

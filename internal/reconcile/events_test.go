@@ -140,8 +140,50 @@ normal Started web/a: Started container a
 // brokenVolumes fails for all volumes.
 type brokenVolumes struct{ noVolumes }
 
-func (brokenVolumes) Setup(context.Context, pod.Inside) ([]pod.Mount, error) {
-	return nil, &runtime.ReasonError{Reason: pod.ReasonFailedMount, Err: errors.New("hostPath /x is not there")}
+func (brokenVolumes) Setup(context.Context, pod.Inside) ([]pod.Mount, error) { return nil, notMounted() }
+
+func notMounted() error {
+	return &runtime.ReasonError{Reason: pod.ReasonFailedMount, Err: errors.New("hostPath /x is not there")}
+}
+
+// lateVolumes has volumes that nobody can mount before there is a driver.
+type lateVolumes struct {
+	noVolumes
+	driver *atomic.Bool
+}
+
+func (v lateVolumes) Mount(context.Context, pod.Inside) error {
+	if !v.driver.Load() {
+		return notMounted()
+	}
+	return nil
+}
+
+// TestNothingRunsBeforeTheVolumes: not even a container that mounts none, or an init container. One that starts again
+// does not wait for what others mount.
+func TestNothingRunsBeforeTheVolumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var driver atomic.Bool
+		h := start(t, forever(), func(o *reconcile.Options) { o.Volumes = lateVolumes{driver: &driver} })
+		defer h.stop()
+		p := newPod("web", "u1", v1.RestartPolicyAlways, "a", "b")
+		p.Spec.Volumes = []v1.Volume{{Name: "v"}}
+		h.want(p)
+		after(time.Minute)
+		h.wantLiving("")
+		if c := conditionOf(h.board.get("web"), v1.PodReadyToStartContainers); c.Status != v1.ConditionFalse || c.Reason != pod.ReasonFailedMount {
+			t.Errorf("condition %v", c)
+		}
+		driver.Store(true)
+		after(time.Minute)
+		first := h.living()
+		driver.Store(false)
+		h.rt.Exit(strings.Fields(first)[0], 1)
+		after(time.Minute)
+		if second := h.living(); len(strings.Fields(first)) != 2 || len(strings.Fields(second)) != 2 || second == first {
+			t.Errorf("with the volumes %q run, after the end of one without a driver %q", first, second)
+		}
+	})
 }
 
 func TestEventsOfWhatCannotBeMade(t *testing.T) {

@@ -117,6 +117,7 @@ func (b *board) get(name string) *v1.Pod {
 
 type noVolumes struct{}
 
+func (noVolumes) Mount(context.Context, pod.Inside) error                      { return nil }
 func (noVolumes) Setup(context.Context, pod.Inside) ([]pod.Mount, error)       { return nil, nil }
 func (noVolumes) Files(*v1.Pod, []pod.FileKey) (map[pod.FileKey]string, error) { return nil, nil }
 func (noVolumes) Refresh(context.Context, pod.Inside) error                    { return nil }

@@ -19,6 +19,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/volume/fsgroup"
 	"podrun.io/podrun/internal/volume/provision"
 )
 
@@ -87,7 +88,7 @@ func (v *Volumes) ownOnce(ctx context.Context, p *v1.Pod, claim string) error {
 	v.mu.Lock()
 	owned := v.owned[key]
 	v.mu.Unlock()
-	if fsGroup(p) == nil || owned {
+	if fsgroup.Of(p) == nil || owned {
 		return nil
 	}
 	dir, err := sys.OpenTree(v.dirs.Claim(p.Namespace, claim))
@@ -95,8 +96,8 @@ func (v *Volumes) ownOnce(ctx context.Context, p *v1.Pod, claim string) error {
 		return err
 	}
 	defer dir.Close()
-	if err := giveTo(ctx, dir, p); err != nil {
-		return fmt.Errorf("giving it to the group %d: %w", *fsGroup(p), err)
+	if err := fsgroup.Give(ctx, dir, p); err != nil {
+		return fmt.Errorf("giving it to the group %d: %w", *fsgroup.Of(p), err)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/treetest"
+	"podrun.io/podrun/internal/volume/fsgroup"
 )
 
 func claimed(name string) v1.Volume {
@@ -179,7 +180,7 @@ func TestClaimsGroup(t *testing.T) {
 	if group(outside) == 4242 || mode(t, outside).Perm() != 0o644 {
 		t.Error("a link led the group outside")
 	}
-	if m := mode(t, dir+"/sub"); m&groupDir != groupDir {
+	if m, want := mode(t, dir+"/sub"), 0o770|os.ModeSetgid; m&want != want {
 		t.Errorf("directory %v", m)
 	}
 	if m := mode(t, dir+"/sub/file").Perm(); m != 0o664 {
@@ -273,7 +274,7 @@ func TestClaimsGroupEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer claim.Close()
-	if err := giveTo(ended, claim, p); !errors.Is(err, context.Canceled) {
+	if err := fsgroup.Give(ended, claim, p); !errors.Is(err, context.Canceled) {
 		t.Errorf("given: %v", err)
 	}
 }
@@ -330,7 +331,7 @@ func TestClaimsGroupRace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = errors.Join(giveTo(t.Context(), claim, p), claim.Close())
+		err = errors.Join(fsgroup.Give(t.Context(), claim, p), claim.Close())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/volume/fsgroup"
 )
 
 // mountSource is the source of podrun's in-memory file systems in the mount table.
@@ -30,7 +31,7 @@ func (v *Volumes) readyEmptyDir(p *v1.Pod, name string, e *v1.EmptyDirVolumeSour
 		return "", fmt.Errorf("emptyDir: %w", err)
 	}
 	mode := "mode=0777"
-	if group := fsGroup(p); group != nil {
+	if group := fsgroup.Of(p); group != nil {
 		mode = fmt.Sprintf("mode=02777,gid=%d", *group)
 		if e.Medium == v1.StorageMediumDefault {
 			if err := v.groupDir(p.UID, dir, *group); err != nil {

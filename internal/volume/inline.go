@@ -9,6 +9,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/volume/csi"
+	"podrun.io/podrun/internal/volume/fsgroup"
 )
 
 // readyCSI makes a CSI driver mount a volume.
@@ -26,17 +27,17 @@ func readyCSI(ctx context.Context, v *Volumes, in pod.Inside, r csi.Request) (so
 // ownInline gives a volume that a CSI driver has mounted to the pod's group. A driver may mount what nobody can give
 // away, such as a file system that is read-only or another machine's: as in the kubelet that is no reason not to start.
 func ownInline(ctx context.Context, p *v1.Pod, path string, log *slog.Logger) error {
-	if fsGroup(p) == nil {
+	if fsgroup.Of(p) == nil {
 		return nil
 	}
 	dir, err := sys.OpenTree(path)
 	if err == nil {
 		defer dir.Close()
-		err = giveTo(ctx, dir, p)
+		err = fsgroup.Give(ctx, dir, p)
 	}
 	if err != nil && ctx.Err() == nil {
 		log.Warn("a CSI driver's volume is not given to the pod's fsGroup",
-			"pod", pod.KeyOf(p).String(), "group", *fsGroup(p), "err", err)
+			"pod", pod.KeyOf(p).String(), "group", *fsgroup.Of(p), "err", err)
 		return nil
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/volume/filled"
+	"podrun.io/podrun/internal/volume/fsgroup"
 )
 
 // Outdated returns the names of the volumes of a running pod whose files Refresh would change because
@@ -27,7 +28,7 @@ func Outdated(dirs layout.Dirs, p *v1.Pod, objects pod.Objects) ([]string, error
 		for name := range downward {
 			delete(now.files, name)
 		}
-		same, err := filled.Shows(dir, now.files, fsGroup(p), downward)
+		same, err := filled.Shows(dir, now.files, fsgroup.Of(p), downward)
 		if err != nil {
 			return nil, fmt.Errorf("reading the files of volume %q of pod %s: %w", volume.Name, pod.KeyOf(p), err)
 		}

@@ -15,6 +15,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/volume/filled"
+	"podrun.io/podrun/internal/volume/fsgroup"
 )
 
 // maxFileKey is the maximum size in bytes of a file that variables are read from.
@@ -109,7 +110,7 @@ func (v *Volumes) readyWithheld(in pod.Inside) error {
 
 // writeTo updates the files of a volume.
 func writeTo(p *v1.Pod, dir string, files filled.Files) error {
-	return filled.Write(dir, files, fsGroup(p))
+	return filled.Write(dir, files, fsgroup.Of(p))
 }
 
 // Refresh updates those volumes of in.Pod that are filled already. A reader that resolves ..data

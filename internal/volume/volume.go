@@ -110,6 +110,39 @@ func notMounted(err error) error {
 	return &runtime.ReasonError{Reason: pod.ReasonFailedMount, Err: err}
 }
 
+// Mount makes all volumes ready that containers of in.Pod use, init containers included: as under the kubelet none of
+// them runs before. It does so once a volume; images are mounted for each container. Its error is like that of Setup.
+func (v *Volumes) Mount(ctx context.Context, in pod.Inside) error {
+	if err := checkFilled(ctx, v.dirs, in); err != nil {
+		return notMounted(fmt.Errorf("MountVolume.SetUp failed for %w", err))
+	}
+	done := map[string]bool{}
+	mount := func(name, call string) error {
+		if volume, err := volumeOf(in.Pod, name); done[name] || err == nil && volume.Image != nil {
+			return nil
+		}
+		if _, err := v.ready(ctx, in, name); err != nil {
+			return notMounted(fmt.Errorf("%s failed for volume %q: %w", call, name, err))
+		}
+		done[name] = true
+		return nil
+	}
+	for _, c := range pod.AllContainers(in.Pod) {
+		in.Container = c
+		for _, m := range c.VolumeMounts {
+			if err := mount(m.Name, "MountVolume.SetUp"); err != nil {
+				return err
+			}
+		}
+		for _, d := range c.VolumeDevices {
+			if err := mount(d.Name, "MapVolume.SetUpDevice"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

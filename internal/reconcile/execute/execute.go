@@ -27,6 +27,9 @@ import (
 
 // Volumes prepares what containers mount.
 type Volumes interface {
+	// Mount makes all volumes that containers of the pod use ready, before anything of it runs. A
+	// *runtime.ReasonError says why one is not.
+	Mount(ctx context.Context, in pod.Inside) error
 	// Setup checks or creates the sources of in.Container's mounts and returns the mounts. A
 	// *runtime.ReasonError says why a source is not available.
 	Setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
@@ -207,6 +210,12 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 		}
 		return nil // an earlier failure is cleared by the start of the container, not by the start of a pull
 	case plan.StartContainer:
+		if a.Mount {
+			err := e.starter.mount(ctx, *s, seen)
+			if kept := e.failures.Keep(s.Pod, plan.FailureMount, pod.ReasonFailedMount, err); err != nil {
+				return kept
+			}
+		}
 		err := e.starter.startContainer(ctx, *s, seen, a)
 		return e.failures.Keep(s.Pod, a.Container, runtime.ReasonCreate, err)
 	case plan.RunPreStop:

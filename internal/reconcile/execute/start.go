@@ -2,6 +2,7 @@ package execute
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -50,6 +51,15 @@ func (t *starter) createSandbox(ctx context.Context, s *revision.State, seen pod
 		}
 		return t.sandboxes.CreateSandbox(ctx, s.Pod, attempt)
 	})
+}
+
+// mount makes the volumes of the whole pod ready.
+func (t *starter) mount(ctx context.Context, s revision.State, seen pod.Observed) error {
+	mine, _ := seen.Split(s.Pod.UID)
+	if len(mine.Sandboxes) == 0 {
+		return errors.New("mounting volumes: not what was planned")
+	}
+	return t.volumes.Mount(ctx, t.visible(s, mine.Sandboxes[0]))
 }
 
 // startContainer starts an instance of a container, if all that the container needs is there.

@@ -35,7 +35,7 @@ func (f *Failures) reportStuck(name, reason string, err error) {
 	if f.stuck == nil || !errors.As(err, &permanent) {
 		return
 	}
-	if strings.HasPrefix(name, VolumeImage("")) || name == "" {
+	if strings.HasPrefix(name, VolumeImage("")) || name == "" || name == plan.FailureMount {
 		f.stuck(fmt.Errorf("%s: %w", reason, err))
 		return
 	}
@@ -94,10 +94,10 @@ func (f *Failures) Keep(p *v1.Pod, name, reason string, err error) error {
 }
 
 // Forget clears the failures that the container may wait for, so that these are tried again at once: its own, those of
-// volumes' images and that of the sandbox.
+// volumes and their images and that of the sandbox.
 func (f *Failures) Forget(container string) {
 	for name := range f.Last {
-		if name == "" || name == container || strings.HasPrefix(name, VolumeImage("")) {
+		if name == "" || name == plan.FailureMount || name == container || strings.HasPrefix(name, VolumeImage("")) {
 			delete(f.Last, name)
 		}
 	}

@@ -1,4 +1,5 @@
-package volume
+// Package fsgroup gives volumes to the group of their pod, by its securityContext.fsGroup.
+package fsgroup
 
 import (
 	"context"
@@ -13,8 +14,8 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// fsGroup returns the group that the pod's volumes belong to; nil: none.
-func fsGroup(p *v1.Pod) *int64 {
+// Of returns the group that the pod's volumes belong to; nil: none.
+func Of(p *v1.Pod) *int64 {
 	if p.Spec.SecurityContext == nil {
 		return nil
 	}
@@ -28,11 +29,11 @@ const (
 	groupDir  = fs.FileMode(0o770) | fs.ModeSetgid
 )
 
-// giveTo gives a volume to the pod's group, as the kubelet does: everything in it or, with the
+// Give gives a volume to the pod's group, as the kubelet does: everything in it or, with the
 // policy OnRootMismatch, nothing if the volume's own directory has the right group and mode.
 // Symbolic links lead nowhere outside, and what is mounted in the volume is left as it is.
-func giveTo(ctx context.Context, volume *os.File, p *v1.Pod) error {
-	group := fsGroup(p)
+func Give(ctx context.Context, volume *os.File, p *v1.Pod) error {
+	group := Of(p)
 	if group == nil {
 		return nil
 	}
