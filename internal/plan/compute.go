@@ -54,10 +54,15 @@ func sync(plan *Plan, r revision) {
 	}
 	if len(old.Sandboxes) > 0 && r.Machine.isExclusive(r.Pod) {
 		remove(plan, r.Input, old, "replaced by another revision") // the old sandbox has what the new one needs
+		plan.Actions = slices.DeleteFunc(plan.Actions, func(a Action) bool { // its volumes are kept for the new one
+			_, is := a.(RemoveData)
+			return is
+		})
 		plan.wait(NotYet(r.Pod), pod.AllContainers(r.Pod)...)
 		return
 	}
-	if run(plan, r); !plan.starting() {
+	// The wanted revision asks for its volumes before the older one gives its own back: nobody else gets them between.
+	if run(plan, r); !plan.starting() && !r.pulling() {
 		remove(plan, r.Input, old, "replaced by another revision")
 	}
 }

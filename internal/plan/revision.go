@@ -103,6 +103,11 @@ func (r revision) interrupts() bool {
 		slices.ContainsFunc(r.mine.Containers, isAlive)
 }
 
+// pulling reports whether an image of the revision is being pulled.
+func (r revision) pulling() bool {
+	return slices.ContainsFunc(pod.AllContainers(r.Pod), func(c *v1.Container) bool { return r.Images[c.Name].Pulling })
+}
+
 // ranIn reports whether a container of the revision has run in the sandbox.
 func (r revision) ranIn(s pod.Sandbox) bool {
 	return slices.ContainsFunc(slices.Concat(r.mine.Containers, r.mine.Remembered), func(c pod.Container) bool {

@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
+	"podrun.io/podrun/internal/runtime"
 )
 
 // asking returns a pod that requests memory.
@@ -154,6 +157,61 @@ func TestNewPodsTakeNothingBeforeTheyAreAdmitted(t *testing.T) {
 		if events := h.events.take(); strings.Contains(events, "OutOfmemory small/: ") ||
 			strings.Contains(events, "OutOfmemory p/: ") == strings.Contains(events, "OutOfmemory q/: ") {
 			t.Errorf("events:\n%s", events)
+		}
+	})
+}
+
+// slowly reads slowly whether a pod was interrupted, so that other pods are planned for in between.
+type slowly struct{ runtime.Data }
+
+func (s slowly) Interrupted(uid pod.UID) (bool, error) {
+	if uid[0] == 'p' {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return s.Data.Interrupted(uid)
+}
+
+// TestAnEditKeepsWhatThePodHas: a pod that waits for a device, or for memory, does not get it while the pod that has it is
+// edited, although nothing of that is left in between. It gets what the edit leaves, and all when the pod is gone.
+func TestAnEditKeepsWhatThePodHas(t *testing.T) {
+	const gpu = "example.com/gpu"
+	with := func(p *v1.Pod, uid types.UID, n string) *v1.Pod {
+		p = p.DeepCopy()
+		p.UID = uid
+		q := v1.ResourceList{gpu: resource.MustParse(n)}
+		p.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: q, Requests: q}
+		p.Spec.Containers[0].Command = []string{string(uid)}
+		return p
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever(), func(o *reconcile.Options) {
+			o.Node = v1.ResourceList{gpu: resource.MustParse("2")}
+			o.Data = slowly{o.Data}
+		})
+		defer h.stop()
+		after(time.Second)
+		first, other := newPod("p", "p0", v1.RestartPolicyAlways, "a"), newPod("q", "q0", v1.RestartPolicyAlways, "a")
+		want := func(n string, rev int, living string) {
+			t.Helper()
+			all := []*v1.Pod{with(first, types.UID(fmt.Sprint("p", rev)), n), with(other, "q0", "1")}
+			h.want(all...)
+			after(time.Minute)
+			if got := h.living(); got != living {
+				t.Errorf("revision %d: %s runs, want %s", rev, got, living)
+			}
+		}
+		h.want(with(first, "p0", "2"))
+		after(time.Second)
+		want("2", 0, "p0-a-0")
+		want("2", 1, "p1-a-0")
+		want("2", 2, "p2-a-0")
+		want("1", 3, "p3-a-0 q0-a-0")
+		want("2", 4, "q0-a-0") // which needs more, and waits
+		want("1", 5, "p5-a-0 q0-a-0")
+		h.want(with(other, "q0", "2"))
+		after(time.Minute)
+		if got := h.living(); got != "q0-a-0" {
+			t.Errorf("when the other is gone: %s", got)
 		}
 	})
 }

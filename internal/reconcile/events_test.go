@@ -140,7 +140,9 @@ normal Started web/a: Started container a
 // brokenVolumes fails for all volumes.
 type brokenVolumes struct{ noVolumes }
 
-func (brokenVolumes) Setup(context.Context, pod.Inside) ([]pod.Mount, error) { return nil, notMounted() }
+func (brokenVolumes) Setup(context.Context, pod.Inside) ([]pod.Mount, error) {
+	return nil, notMounted()
+}
 
 func notMounted() error {
 	return &runtime.ReasonError{Reason: pod.ReasonFailedMount, Err: errors.New("hostPath /x is not there")}

@@ -97,12 +97,24 @@ func (w *worker) since(p *v1.Pod) time.Time {
 
 // reserve records whether the worker's pod is on the machine.
 func (w *worker) reserve(seen pod.Observed) {
+	there := isThere(seen)
 	switch {
-	case !isThere(seen):
+	case !there && !w.held:
 		w.shared.resources.Release(w.key)
 	case w.isReserved(seen):
 		w.shared.resources.Hold(w.key, plan.Requests(w.state.Pod))
 	} // a pod that is being terminated, or a former revision of it, keeps its reservation
+	w.held = w.held || there
+}
+
+// yield gives back the reservation of a pod that was on the machine and that nothing is left of. It keeps that for its
+// next revision or sandbox, which nobody else is to come before, unless p cannot start that now: who waits for others
+// keeps nobody waiting.
+func (w *worker) yield(seen pod.Observed, p plan.Plan) {
+	if w.held && !isThere(seen) && (w.state.Pod == nil || p.Failure != nil || p.Completed) {
+		w.held = false
+		w.shared.resources.Release(w.key)
+	}
 }
 
 // isThere reports that something is on the machine: a sandbox, or an instance that runs or whose state is

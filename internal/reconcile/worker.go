@@ -47,6 +47,8 @@ type worker struct {
 	outdated bool
 	// unsaved reports that the manifest of the chosen revision could not be saved.
 	unsaved bool
+	// held reports that the pod has been on the machine, and has its reservation since.
+	held bool
 }
 
 // refreshAgain is the delay before volumes, statuses and manifests that could not be saved are tried again.
@@ -152,6 +154,7 @@ func (w *worker) sync(ctx context.Context, inspect bool) (wake time.Duration, go
 			return w.syncs.Failed(err), false
 		}
 		p := plan.Compute(in)
+		w.yield(seen, p)
 		w.answer(requests, p)
 		if !p.Again {
 			if w.state.Replaced {

@@ -114,10 +114,14 @@ func (r *Resources) ChooseCPUs(ctx context.Context, sandbox string, p *v1.Pod, c
 func (r *Resources) Hold(key pod.Key, requests v1.ResourceList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if was, held := r.reserved[key]; held && equality.Semantic.DeepEqual(was, requests) {
-		return
+	r.replace(key, requests)
+}
+
+// replace makes requests the reservation of a pod, and wakes who waits for what it does not need any more.
+func (r *Resources) replace(key pod.Key, requests v1.ResourceList) {
+	if was, held := r.reserved[key]; held && !equality.Semantic.DeepEqual(was, requests) {
+		r.release(key)
 	}
-	r.release(key)
 	if len(requests) > 0 {
 		r.reserved[key] = requests
 	}
@@ -210,16 +214,15 @@ func (r *Resources) others(key pod.Key) v1.ResourceList {
 // Admit reserves what the pod requests. It returns false if other pods have reserved it since the
 // planner decided that the pod fits.
 func (r *Resources) Admit(key pod.Key, requests v1.ResourceList) bool {
-	if len(requests) == 0 {
-		return true
-	}
 	m := r.machine(requests)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if m.Used = r.others(key); m.Lack(requests) != nil {
-		return false
+	if len(requests) > 0 {
+		if m.Used = r.others(key); m.Lack(requests) != nil {
+			return false
+		}
 	}
-	r.reserved[key] = requests
+	r.replace(key, requests)
 	return true
 }
 
@@ -233,10 +236,7 @@ func (r *Resources) Grow(key pod.Key, from, to *v1.Pod) bool {
 	if m.Used = r.others(key); m.Lack(more) != nil {
 		return false
 	}
-	r.release(key)
-	if requests := plan.Requests(to); len(requests) > 0 {
-		r.reserved[key] = requests
-	}
+	r.replace(key, plan.Requests(to))
 	return true
 }
 

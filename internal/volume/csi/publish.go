@@ -331,6 +331,9 @@ func (d *Drivers) Release(ctx context.Context, uid pod.UID) error {
 	d.mu.Lock()
 	maps.DeleteFunc(d.renewed, func(_ string, r Request) bool { return r.Pod.UID == uid })
 	d.mu.Unlock()
+	if d.stages.disinherit(func(_ string, asks Record) bool { return asks.UID == uid }) {
+		defer d.change() // who waits for a volume that one pod can have
+	}
 	all, err := d.records.list(uid)
 	if err != nil {
 		d.o.Log.Warn("a volume of a removed pod may stay published", "uid", uid, "err", err)

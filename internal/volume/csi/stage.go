@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,10 +80,13 @@ type stages struct {
 	mu   sync.Mutex
 	done map[string]*driver     // who has staged in this process, by where
 	busy map[string]*sync.Mutex // held while a volume is recorded, staged or unstaged, by where it is
+	// heirs have asked for a volume that the former revision of their pod has, by where it is.
+	heirs map[string]Record
 }
 
 func newStages(dir string, records *store) *stages {
-	return &stages{dir: dir, records: records, done: map[string]*driver{}, busy: map[string]*sync.Mutex{}}
+	return &stages{dir: dir, records: records, done: map[string]*driver{}, busy: map[string]*sync.Mutex{},
+		heirs: map[string]Record{}}
 }
 
 // path returns where a volume is staged, which is where the kubelet has it.
@@ -122,13 +126,20 @@ func (s *stages) stage(ctx context.Context, with *driver, r Request, record *Rec
 		// The document may have had another name, under which this pod has it.
 		of := slices.IndexFunc(others, func(o Record) bool { return o.UID != record.UID })
 		if of >= 0 {
+			s.bequeath(at, others[of], *record)
 			return false, fmt.Errorf("it is ReadWriteOncePod, and the pod %s has it", others[of].Pod)
+		}
+		if next, is := s.heir(at); is && next.Pod != record.Pod {
+			return false, fmt.Errorf("it is ReadWriteOncePod, and kept for the next revision of the pod %s", next.Pod)
 		}
 	}
 	if with.can[stageUnstage] {
 		record.Staging = at
 	}
-	if recorded, err = s.records.create(*record); err != nil || !with.can[stageUnstage] {
+	if recorded, err = s.records.create(*record); err == nil {
+		s.disinherit(func(where string, _ Record) bool { return where == at }) // it has it
+	}
+	if err != nil || !with.can[stageUnstage] {
 		return recorded, err
 	}
 	s.mu.Lock()
@@ -161,6 +172,33 @@ func (s *stages) stage(ctx context.Context, with *driver, r Request, record *Rec
 		err = errors.Join(err, s.records.forget(*record))
 	}
 	return recorded, failed(record.Driver, "NodeStageVolume", err)
+}
+
+// bequeath makes the next revision of a pod the heir of a volume that the former one still has: a pod that waits for
+// the volume does not get it by an edit of the pod that has it.
+func (s *stages) bequeath(at string, has, asks Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if next, is := s.heirs[at]; has.Pod == asks.Pod || is && next.Pod == asks.Pod {
+		s.heirs[at] = asks
+	}
+}
+
+// heir returns who gets a volume before all others.
+func (s *stages) heir(at string) (asks Record, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asks, is = s.heirs[at]
+	return asks, is
+}
+
+// disinherit forgets heirs, and reports whether there were such.
+func (s *stages) disinherit(which func(at string, asks Record) bool) (were bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.heirs)
+	maps.DeleteFunc(s.heirs, which)
+	return len(s.heirs) < n
 }
 
 // attached returns an error if the driver says that its controller attaches volumes to machines. Where there is a

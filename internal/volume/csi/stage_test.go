@@ -369,6 +369,40 @@ func TestOnePod(t *testing.T) {
 	m.unstaged()
 }
 
+// TestOnePodIsEdited: the next revision of the pod that has a ReadWriteOncePod volume gets it before a pod that has
+// waited longer, unless it is gone before it had it.
+func TestOnePodIsEdited(t *testing.T) {
+	m := staging(t)
+	m.published(m.persistent("u1", v1.ReadWriteOncePod))
+	rival, next, last := m.persistent("rival", v1.ReadWriteOncePod), m.persistent("u2", v1.ReadWriteOncePod), m.persistent("u3", v1.ReadWriteOncePod)
+	next.Pod.Name, last.Pod.Name = "pod-u1", "pod-u1"
+	refused := func(r csi.Request, why string) {
+		t.Helper()
+		if _, err := m.drivers.Publish(t.Context(), r); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("got %v, want %q", err, why)
+		}
+	}
+	refused(rival, "the pod ns/pod-u1 has it")
+	refused(next, "the pod ns/pod-u1 has it")
+	m.remove("u1")
+	refused(rival, "kept for the next revision of the pod ns/pod-u1")
+	m.published(next)
+	refused(rival, "the pod ns/pod-u1 has it")
+	refused(last, "the pod ns/pod-u1 has it")
+	m.remove("u2")
+	refused(rival, "kept for the next revision of the pod ns/pod-u1")
+	for len(m.changes) > 0 {
+		<-m.changes
+	}
+	m.remove("u3")
+	if len(m.changes) == 0 {
+		t.Error("who waits is not woken")
+	}
+	m.published(rival)
+	m.remove("rival")
+	m.unstaged()
+}
+
 // TestToldOfPersistentVolumes: what a driver is told of the documents.
 func TestToldOfPersistentVolumes(t *testing.T) {
 	m := staging(t)
