@@ -92,7 +92,7 @@ func (v *Volumes) mountSecret(uid pod.UID, dir, options string) error {
 
 // readyWithheld mounts the in-memory directory for variables that must not be written to a disk, if
 // the container has any.
-func (v *Volumes) readyWithheld(in pod.Inside) error {
+func readyWithheld(v *Volumes, in pod.Inside) error {
 	if !slices.ContainsFunc(in.Env, func(v pod.Variable) bool { return v.Secret }) {
 		return nil
 	}

@@ -150,7 +150,7 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 	if err := checkFilled(ctx, v.dirs, in); err != nil {
 		return nil, notMounted(fmt.Errorf("MountVolume.SetUp failed for %w", err))
 	}
-	if err := v.readyWithheld(in); err != nil {
+	if err := readyWithheld(v, in); err != nil {
 		return nil, err
 	}
 	var own []pod.Mount

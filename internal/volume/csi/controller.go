@@ -11,10 +11,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"podrun.io/podrun/internal/sys/socket"
+	"podrun.io/podrun/internal/volume/csi/wire"
 )
 
 // createDeleteVolume is the ControllerServiceCapability.RPC.Type of a driver that makes volumes.
-const createDeleteVolume capability = 1
+const createDeleteVolume wire.Capability = 1
 
 // Creation asks for a volume that a driver makes.
 type Creation struct {
@@ -62,11 +63,11 @@ func (c Creation) call(ctx context.Context, with *driver, log *slog.Logger) erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := invoke(ctx, with.conn, "Controller/ControllerGetCapabilities", nil)
+	answer, err := wire.Invoke(ctx, with.conn, "Controller/ControllerGetCapabilities", nil)
 	if err != nil && status.Code(err) != codes.Unimplemented {
 		return failed(r.Source.Driver, "ControllerGetCapabilities", err)
 	}
-	can, malformed := answer.capabilities()
+	can, malformed := answer.Capabilities()
 	if err != nil || malformed != nil || !can[createDeleteVolume] {
 		return fmt.Errorf("the CSI driver %s makes no volumes at the socket where it has registered: it has no controller "+
 			"there with CREATE_DELETE_VOLUME", r.Source.Driver)
@@ -75,10 +76,10 @@ func (c Creation) call(ctx context.Context, with *driver, log *slog.Logger) erro
 	if err != nil {
 		return err
 	}
-	answer, err = invoke(ctx, with.conn, "Controller/CreateVolume", c.message(with, name))
+	answer, err = wire.Invoke(ctx, with.conn, "Controller/CreateVolume", c.message(with, name))
 	var made Created
 	if err == nil {
-		made, err = answer.created()
+		made, err = created(answer)
 	}
 	if err == nil && made.Size > 0 && made.Size < c.Smallest {
 		err = fmt.Errorf("the driver's volume %q has %d bytes, and the claim requests %d", made.Handle, made.Size, c.Smallest)
@@ -94,27 +95,27 @@ func (c Creation) call(ctx context.Context, with *driver, log *slog.Logger) erro
 }
 
 // message returns the CreateVolumeRequest.
-func (c Creation) message(with *driver, name string) message {
+func (c Creation) message(with *driver, name string) wire.Message {
 	p := c.Request.publication(with, Record{})
-	p.group = "" // it is of the pod, and the volume of others too
-	size := message(nil).number(1, uint64(c.Smallest)).number(2, uint64(c.Largest))
-	m := message(nil).text(1, name).within(2, size)
+	p.Group = "" // it is of the pod, and the volume of others too
+	size := wire.Message(nil).Number(1, uint64(c.Smallest)).Number(2, uint64(c.Largest))
+	m := wire.Message(nil).Text(1, name).Within(2, size)
 	for _, mode := range c.Request.Persistent.Modes {
-		p.mode = modeOf(mode, with)
-		m = m.within(3, p.capability())
+		p.Mode = modeOf(mode, with)
+		m = m.Within(3, p.Capability())
 	}
-	return m.pairs(4, c.Request.Source.VolumeAttributes).pairs(5, c.Request.Secrets)
+	return m.Pairs(4, c.Request.Source.VolumeAttributes).Pairs(5, c.Request.Secrets)
 }
 
 // created reads a CreateVolumeResponse.
-func (m message) created() (made Created, err error) {
+func created(m wire.Message) (made Created, err error) {
 	var errs []error
-	errs = append(errs, m.each(func(n protowire.Number, _ uint64, volume message) {
+	errs = append(errs, m.Each(func(n protowire.Number, _ uint64, volume wire.Message) {
 		if n != 1 {
 			return
 		}
 		made.Context = map[string]string{}
-		errs = append(errs, volume.each(func(n protowire.Number, number uint64, bytes message) {
+		errs = append(errs, volume.Each(func(n protowire.Number, number uint64, bytes wire.Message) {
 			switch n {
 			case 1:
 				made.Size = int64(number)
@@ -122,7 +123,7 @@ func (m message) created() (made Created, err error) {
 				made.Handle = string(bytes)
 			case 3:
 				var key, value string
-				errs = append(errs, bytes.each(func(n protowire.Number, _ uint64, text message) {
+				errs = append(errs, bytes.Each(func(n protowire.Number, _ uint64, text wire.Message) {
 					switch n {
 					case 1:
 						key = string(text)
@@ -158,14 +159,14 @@ func Delete(ctx context.Context, at, driver, handle string, secrets map[string]s
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := invoke(ctx, conn, "Identity/GetPluginInfo", nil)
+	answer, err := wire.Invoke(ctx, conn, "Identity/GetPluginInfo", nil)
 	if err != nil {
 		return failed(driver, "GetPluginInfo", err)
 	}
-	if name, err := answer.nodeID(); err != nil || name != driver { // the name is the same field
+	if name, err := answer.NodeID(); err != nil || name != driver { // the name is the same field
 		return errors.Join(err, fmt.Errorf("at %s is the driver %q, and not %s", at, name, driver))
 	}
-	_, err = invoke(ctx, conn, "Controller/DeleteVolume", message(nil).text(1, handle).pairs(2, secrets))
+	_, err = wire.Invoke(ctx, conn, "Controller/DeleteVolume", wire.Message(nil).Text(1, handle).Pairs(2, secrets))
 	if err != nil && status.Code(err) != codes.NotFound {
 		return failed(driver, "DeleteVolume", err)
 	}

@@ -35,6 +35,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/socket"
+	"podrun.io/podrun/internal/volume/csi/wire"
 )
 
 const (
@@ -78,7 +79,7 @@ type driver struct {
 	stop     context.CancelFunc // ends the goroutine that watches the connection
 	node     string             // the driver's name for this machine
 	// can are the node's capabilities.
-	can       map[capability]bool
+	can       map[wire.Capability]bool
 	connected bool
 	lost      time.Time // when the connection ended; zero while there is one
 }
@@ -178,16 +179,16 @@ func isVersion1(version string) bool {
 func (r *driver) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	info, err := invoke(ctx, r.conn, "NodeGetInfo", nil, grpc.WaitForReady(true))
+	info, err := wire.Invoke(ctx, r.conn, "NodeGetInfo", nil, grpc.WaitForReady(true))
 	if err == nil {
-		r.node, err = info.nodeID()
+		r.node, err = info.NodeID()
 	}
 	if err != nil {
 		return fmt.Errorf("NodeGetInfo: %w", err)
 	}
-	can, err := invoke(ctx, r.conn, "NodeGetCapabilities", nil)
+	can, err := wire.Invoke(ctx, r.conn, "NodeGetCapabilities", nil)
 	if err == nil {
-		r.can, err = can.capabilities()
+		r.can, err = can.Capabilities()
 	}
 	if err != nil {
 		return fmt.Errorf("NodeGetCapabilities: %w", err)

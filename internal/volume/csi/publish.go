@@ -23,6 +23,7 @@ import (
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/socket"
+	"podrun.io/podrun/internal/volume/csi/wire"
 	"podrun.io/podrun/internal/volume/mounts"
 )
 
@@ -187,7 +188,7 @@ func (r Request) ownable(with *driver) bool {
 		policy = *r.Driver.Spec.FSGroupPolicy
 	}
 	switch {
-	case with.can[volumeMountGroup], r.readOnly(), r.Persistent != nil && r.Persistent.Block:
+	case with.can[wire.VolumeMountGroup], r.readOnly(), r.Persistent != nil && r.Persistent.Block:
 		return false
 	case policy == pod.FSGroupNone:
 		return false
@@ -224,7 +225,7 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 		return err
 	}
 	calling, cancel := context.WithTimeout(ctx, callTimeout)
-	_, err = invoke(calling, with.conn, "NodePublishVolume", r.message(with, record))
+	_, err = wire.Invoke(calling, with.conn, "NodePublishVolume", r.message(with, record))
 	cancel()
 	if err == nil && r.Persistent != nil {
 		if err := mustBeMounted(record); err != nil {
@@ -269,30 +270,30 @@ func mustBeMounted(r Record) error {
 }
 
 // publication returns what the calls NodePublishVolume and NodeStageVolume have in common.
-func (r Request) publication(with *driver, record Record) publication {
-	p := publication{id: record.ID, staging: record.Staging, fsType: r.fsType(), mode: modeSingleNodeWriter}
-	if with.can[singleNodeMultiWriter] {
-		p.mode = modeSingleNodeMultiWriter
+func (r Request) publication(with *driver, record Record) wire.Publication {
+	p := wire.Publication{ID: record.ID, Staging: record.Staging, FSType: r.fsType(), Mode: wire.ModeSingleNodeWriter}
+	if with.can[wire.SingleNodeMultiWriter] {
+		p.Mode = wire.ModeSingleNodeMultiWriter
 	}
 	if r.Persistent != nil {
-		p.mode, p.flags, p.block = r.Persistent.mode(with), r.Persistent.MountOptions, r.Persistent.Block
+		p.Mode, p.Flags, p.Block = r.Persistent.mode(with), r.Persistent.MountOptions, r.Persistent.Block
 	}
-	if s := r.Pod.Spec.SecurityContext; with.can[volumeMountGroup] && s != nil && s.FSGroup != nil {
-		p.group = strconv.FormatInt(*s.FSGroup, 10)
+	if s := r.Pod.Spec.SecurityContext; with.can[wire.VolumeMountGroup] && s != nil && s.FSGroup != nil {
+		p.Group = strconv.FormatInt(*s.FSGroup, 10)
 	}
-	p.context = maps.Clone(r.Source.VolumeAttributes)
+	p.Context = maps.Clone(r.Source.VolumeAttributes)
 	return p
 }
 
 // message returns the request of the call NodePublishVolume.
-func (r Request) message(with *driver, record Record) message {
+func (r Request) message(with *driver, record Record) wire.Message {
 	p := r.publication(with, record)
-	p.target, p.readOnly, p.secrets = record.Target, r.readOnly(), r.Secrets
+	p.Target, p.ReadOnly, p.Secrets = record.Target, r.readOnly(), r.Secrets
 	if r.Persistent != nil && !r.podInfo() {
-		return p.encode()
+		return p.Encode()
 	}
 	attributes := map[string]string{}
-	maps.Copy(attributes, p.context)
+	maps.Copy(attributes, p.Context)
 	// For inline volumes whatever podInfoOnMount says: their drivers do not work without.
 	maps.Copy(attributes, map[string]string{
 		"csi.storage.k8s.io/pod.name":            r.Pod.Name,
@@ -301,8 +302,8 @@ func (r Request) message(with *driver, record Record) message {
 		"csi.storage.k8s.io/serviceAccount.name": cmp.Or(r.Pod.Spec.ServiceAccountName, "default"),
 		"csi.storage.k8s.io/ephemeral":           strconv.FormatBool(r.Persistent == nil),
 	})
-	p.context = attributes
-	return p.encode()
+	p.Context = attributes
+	return p.Encode()
 }
 
 // podInfo reports whether the CSIDriver document wants information about pods.
@@ -376,7 +377,7 @@ func (d *Drivers) unpublish(ctx context.Context, r Record) error {
 	}
 	calling, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = invoke(calling, conn, "NodeUnpublishVolume", unpublication(r.ID, r.Target))
+	_, err = wire.Invoke(calling, conn, "NodeUnpublishVolume", wire.Unpublication(r.ID, r.Target))
 	if err != nil && status.Code(err) != codes.NotFound {
 		return failed(r.Driver, "NodeUnpublishVolume", err)
 	}

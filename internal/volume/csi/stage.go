@@ -18,6 +18,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/volume/csi/wire"
 )
 
 // Persistent is what a PersistentVolume has beyond an inline volume.
@@ -48,7 +49,7 @@ func (v *Persistent) has(modes ...v1.PersistentVolumeAccessMode) bool {
 func (v *Persistent) oneNode() bool { return v.has(v1.ReadWriteOnce, v1.ReadWriteOncePod) }
 
 // mode returns what a driver is told of the first access mode, as by the kubelet.
-func (v *Persistent) mode(with *driver) accessMode {
+func (v *Persistent) mode(with *driver) wire.AccessMode {
 	if len(v.Modes) > 0 {
 		return modeOf(v.Modes[0], with)
 	}
@@ -56,20 +57,20 @@ func (v *Persistent) mode(with *driver) accessMode {
 }
 
 // modeOf returns what a driver is told of an access mode.
-func modeOf(mode v1.PersistentVolumeAccessMode, with *driver) accessMode {
+func modeOf(mode v1.PersistentVolumeAccessMode, with *driver) wire.AccessMode {
 	switch mode {
 	case v1.ReadOnlyMany:
-		return modeMultiNodeReaderOnly
+		return wire.ModeMultiNodeReaderOnly
 	case v1.ReadWriteMany:
-		return modeMultiNodeMultiWriter
+		return wire.ModeMultiNodeMultiWriter
 	}
 	switch { // a driver that has one of these modes has both
-	case !with.can[singleNodeMultiWriter]:
-		return modeSingleNodeWriter
+	case !with.can[wire.SingleNodeMultiWriter]:
+		return wire.ModeSingleNodeWriter
 	case mode == v1.ReadWriteOncePod:
-		return modeSingleNodeSingleWriter
+		return wire.ModeSingleNodeSingleWriter
 	}
-	return modeSingleNodeMultiWriter
+	return wire.ModeSingleNodeMultiWriter
 }
 
 // stages has the volumes that are staged, each once for all pods of the machine.
@@ -133,13 +134,13 @@ func (s *stages) stage(ctx context.Context, with *driver, r Request, record *Rec
 			return false, fmt.Errorf("it is ReadWriteOncePod, and kept for the next revision of the pod %s", next.Pod)
 		}
 	}
-	if with.can[stageUnstage] {
+	if with.can[wire.StageUnstage] {
 		record.Staging = at
 	}
 	if recorded, err = s.records.create(*record); err == nil {
 		s.disinherit(func(where string, _ Record) bool { return where == at }) // it has it
 	}
-	if err != nil || !with.can[stageUnstage] {
+	if err != nil || !with.can[wire.StageUnstage] {
 		return recorded, err
 	}
 	s.mu.Lock()
@@ -158,8 +159,8 @@ func (s *stages) stage(ctx context.Context, with *driver, r Request, record *Rec
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	p := r.publication(with, *record)
-	p.secrets = r.Persistent.StageSecrets
-	if _, err = invoke(ctx, with.conn, "NodeStageVolume", p.encodeStage()); err == nil {
+	p.Secrets = r.Persistent.StageSecrets
+	if _, err = wire.Invoke(ctx, with.conn, "NodeStageVolume", p.EncodeStage()); err == nil {
 		s.mu.Lock()
 		s.done[at] = with
 		s.mu.Unlock()
@@ -211,13 +212,13 @@ func (r Request) attached(ctx context.Context, with *driver) error {
 	defer cancel()
 	for _, ask := range []struct {
 		call string
-		of   capability
-	}{{"Identity/GetPluginCapabilities", controllerService}, {"Controller/ControllerGetCapabilities", publishUnpublishVolume}} {
-		answer, err := invoke(ctx, with.conn, ask.call, nil)
+		of   wire.Capability
+	}{{"Identity/GetPluginCapabilities", wire.ControllerService}, {"Controller/ControllerGetCapabilities", wire.PublishUnpublishVolume}} {
+		answer, err := wire.Invoke(ctx, with.conn, ask.call, nil)
 		if err != nil && uncertain(err) {
 			return failed(r.Source.Driver, ask.call, err)
 		}
-		can, malformed := answer.capabilities()
+		can, malformed := answer.Capabilities()
 		if err != nil || malformed != nil || !can[ask.of] {
 			return nil
 		}
@@ -241,7 +242,7 @@ func (s *stages) unstage(ctx context.Context, conn *grpc.ClientConn, r Record) e
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = invoke(ctx, conn, "NodeUnstageVolume", message(nil).text(1, r.ID).text(2, r.Staging))
+	_, err = wire.Invoke(ctx, conn, "NodeUnstageVolume", wire.Message(nil).Text(1, r.ID).Text(2, r.Staging))
 	switch status.Code(err) {
 	case codes.OK, codes.NotFound, codes.Unimplemented: // a driver that stages nothing any more has nothing staged
 	default:

@@ -8,10 +8,11 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/volume/csi/wire"
 )
 
 // getVolumeStats is the capability to measure volumes.
-const getVolumeStats capability = 2
+const getVolumeStats wire.Capability = 2
 
 // ErrNoStats is that a driver does not measure the volume, or cannot now.
 var ErrNoStats = errors.New("no statistics of the volume")
@@ -32,23 +33,23 @@ func (d *Drivers) Usage(ctx context.Context, uid pod.UID, volume string) (fs sys
 	if !found || !r.Published || r.Released || with == nil || !with.can[getVolumeStats] {
 		return fs, used, ErrNoStats
 	}
-	answer, err := invoke(ctx, with.conn, "NodeGetVolumeStats", message(nil).text(1, r.ID).text(2, r.Target))
+	answer, err := wire.Invoke(ctx, with.conn, "NodeGetVolumeStats", wire.Message(nil).Text(1, r.ID).Text(2, r.Target))
 	if err != nil {
 		return fs, used, failed(r.Driver, "NodeGetVolumeStats", err)
 	}
-	return answer.usage()
+	return usage(answer)
 }
 
 // usage reads a NodeGetVolumeStatsResponse.
-func (m message) usage() (fs sys.FS, used pod.Space, err error) {
+func usage(m wire.Message) (fs sys.FS, used pod.Space, err error) {
 	const inBytes, inInodes = 1, 2 // VolumeUsage.Unit
 	var errs []error
-	errs = append(errs, m.each(func(n protowire.Number, _ uint64, one message) {
+	errs = append(errs, m.Each(func(n protowire.Number, _ uint64, one wire.Message) {
 		if n != 1 {
 			return
 		}
 		var of [5]uint64 // available, total, used and unit, by the numbers of the fields
-		errs = append(errs, one.each(func(n protowire.Number, v uint64, _ message) {
+		errs = append(errs, one.Each(func(n protowire.Number, v uint64, _ wire.Message) {
 			if int(n) < len(of) {
 				of[n] = v
 			}
