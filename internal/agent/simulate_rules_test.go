@@ -60,6 +60,15 @@ var startRules = []struct {
 	{"a time of a CronJob runs once, and is recorded before", cronOnce},
 	{"what is rolled back is not tried again", notTriedAgain},
 	{"a container has the devices that it asks for", ownDevices},
+	{"nothing of a pod runs before all of its volumes are there", func(w *world, i *instance) string {
+		if len(i.pod.Spec.Volumes) == 0 {
+			return ""
+		}
+		if _, err := os.Lstat(w.dirs.Revision(i.pod.UID).Volume(layout.KindConfigMap, "c")); err != nil {
+			return err.Error()
+		}
+		return ""
+	}},
 }
 
 // former returns the instances of the same container of the same life of the same revision, in their order.
