@@ -144,7 +144,7 @@ var rooms = map[string]room{
 	"internal/volume/filled":               {imports: "checkpoint/layout sys"},
 	"internal/volume/mounts":               {imports: "pod sys"},
 	"internal/volume/etc":                  {imports: "pod checkpoint/layout sys"},
-	"internal/device":                      {imports: "pod checkpoint/layout device/cpus sys", pureFiles: "share.go"},
+	"internal/device":                      {imports: "pod checkpoint/layout device/cpus sys sys/own", pureFiles: "share.go"},
 	"internal/device/cpus":                 {},
 	"internal/pluginregistry":              {imports: "checkpoint/layout sys/errtext sys/pace sys/socket sys/watch"},
 	"internal/device/podresources":         {imports: "checkpoint/layout device pod sys/socket"},

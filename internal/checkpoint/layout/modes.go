@@ -19,7 +19,7 @@ const (
 	ModeVolume fs.FileMode = 0o777
 	// ModePlugins is the kubelet's mode of the directories of plugins.
 	ModePlugins fs.FileMode = 0o750
-	// ModeContent is for directories that podrun fills within a volume.
+	// ModeContent is for directories that podrun fills within a volume, or makes for a device plugin's mount.
 	ModeContent fs.FileMode = 0o755
 )
 

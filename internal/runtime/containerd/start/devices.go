@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
+	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -89,7 +90,9 @@ func addPlugged(l *launch, spec *specs.Spec) error {
 			}
 		}
 		for _, m := range a.Mounts {
-			addMount(spec, m)
+			if err := addMount(spec, m); err != nil {
+				return failed(err)
+			}
 			deeper = true
 		}
 		for _, d := range a.Devices {
@@ -114,12 +117,15 @@ func setEnv(spec *specs.Spec, name, value string) {
 	spec.Process.Env = append(spec.Process.Env, name+"="+value)
 }
 
-func addMount(spec *specs.Spec, m *v1beta1.Mount) {
+func addMount(spec *specs.Spec, m *v1beta1.Mount) error {
 	at := path.Join("/", m.ContainerPath)
 	for _, has := range spec.Mounts {
 		if path.Join("/", has.Destination) == at {
-			return
+			return nil
 		}
+	}
+	if err := device.MakeSource(m); err != nil {
+		return err
 	}
 	mode := "rw"
 	if m.ReadOnly {
@@ -128,6 +134,7 @@ func addMount(spec *specs.Spec, m *v1beta1.Mount) {
 	spec.Mounts = append(spec.Mounts, specs.Mount{
 		Source: m.HostPath, Destination: at, Type: "bind", Options: []string{"rbind", "rprivate", mode},
 	})
+	return nil
 }
 
 // addDevice adds a device node, which plugins also name by a link, as in /dev/serial/by-id. A privileged

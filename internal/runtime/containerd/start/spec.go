@@ -54,7 +54,7 @@ func (st *ContainerStarter) buildSpec(l *launch, input oci.Input) error {
 // addHostDetails adds to a spec what has to be read from the machine: mount flags and devices.
 func (st *ContainerStarter) addHostDetails(l *launch, spec *specs.Spec) error {
 	if err := addPlugged(l, spec); err != nil {
-		return fmt.Errorf("adding devices: %w", err)
+		return err
 	}
 	if err := addBlocks(l, spec); err != nil {
 		return err
