@@ -27,25 +27,17 @@ func daemonSet(name, pod string) string {
 // the files' names are, and after a cold boot again.
 func TestPluginsAfterReboot(t *testing.T) {
 	l := machine(t)
-	samplePlugin.Lock()
-	defer samplePlugin.Unlock()
 	const name, resource = "disk.csi.example.com", "example.com/resource"
 	dir := l.path("kubelet")
 	state := filepath.Join(dir, "plugins", name)
 	t.Cleanup(func() { _ = l.inside("umount -l " + dir) }) // on itself, as podrun leaves it
 	csi := plugin(t, "..", "./internal/test/testcsi/driver")
-	device := plugin(t, "../hack/plugins", "k8s.io/kubernetes/test/images/sample-device-plugin")
 	must(t, os.MkdirAll((&testcsi.Driver{Dir: state}).VolumeDir("shared"), 0o755))
 	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/plugin -stages -name %s -dir %s -registry %s/plugins_registry", name, state, dir),
 		"priorityClassName: system-node-critical", "volumes:", "- {name: driver, hostPath: {path: "+csi+"}}",
 		"- {name: kubelet, hostPath: {path: "+dir+", type: Directory}}")
 	driver = inContainer(driver, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
 		"- {name: kubelet, mountPath: "+dir+", mountPropagation: Bidirectional}")
-	sample := manifest("sample", "Always", "exec /plugin/plugin", "priorityClassName: system-node-critical", "volumes:",
-		"- {name: plugin, hostPath: {path: "+device+"}}", "- {name: tmp, hostPath: {path: /tmp}}",
-		"- {name: sockets, hostPath: {path: "+filepath.Join(dir, "device-plugins")+"}}")
-	sample = inContainer(sample, "volumeMounts:", "- {name: plugin, mountPath: /plugin}", "- {name: tmp, mountPath: /tmp}",
-		"- {name: sockets, mountPath: /var/lib/kubelet/device-plugins}")
 	documents := "apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: " + name + "}\n" +
 		"spec: {attachRequired: false, volumeLifecycleModes: [Ephemeral, Persistent]}\n---\n" +
 		"apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: fast}\nprovisioner: " + name + "\n---\n" +
@@ -61,7 +53,7 @@ func TestPluginsAfterReboot(t *testing.T) {
 	l.write("a-user.yaml", fmt.Sprintf(claim, "made", "Filesystem")+fmt.Sprintf(claim, "block", "Block")+user)
 	l.write("m-documents.yaml", documents)
 	l.write("y-driver.yaml", daemonSet("driver", driver))
-	l.write("z-sample.yaml", daemonSet("sample", sample))
+	l.write("z-sample.yaml", samplePluginManifest(t, dir))
 	serve := func() { l.serve("--plugins", "--plugins-dir="+dir) }
 	serve()
 	l.ready("user-n")

@@ -45,30 +45,49 @@ func (n *node) podResources(name string) string {
 	return strings.Join(all, " ")
 }
 
-// samplePlugin is held by who runs the sample plugin, which leaves its devices where its source says.
+// samplePlugin is held by who runs the sample plugin: its devices' mounts are where its source says.
 var samplePlugin sync.Mutex
+
+// samplePluginManifest is the manifest of Kubernetes' sample plugin as it is published, but for its image, which is not
+// here, and what of /var/lib/kubelet is in another directory. env are further variables.
+func samplePluginManifest(t *testing.T, kubelet string, env ...string) string {
+	t.Helper()
+	samplePlugin.Lock()
+	t.Cleanup(func() {
+		for _, name := range []string{"/tmp/Dev-1", "/tmp/Dev-2"} {
+			_ = os.Remove(name) // made for the mounts
+		}
+		samplePlugin.Unlock()
+	})
+	program := plugin(t, "../hack/plugins", "k8s.io/kubernetes/test/images/sample-device-plugin")
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-C", "../hack/plugins", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
+	must(t, err)
+	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "test/e2e/testing-manifests/sample-device-plugin/sample-device-plugin.yaml"))
+	must(t, err)
+	image, rest, is := strings.Cut(string(text), "- image: registry.k8s.io/")
+	_, rest, cut := strings.Cut(rest, "\n")
+	if !is || !cut {
+		t.Fatalf("the published manifest is another one:\n%s", text)
+	}
+	published := image + "- image: " + box + "\n        command: [/program/plugin]\n" + rest
+	for from, to := range map[string]string{
+		"          path: /var/lib/kubelet":                       "          path: " + kubelet,
+		"      volumes:\n":                                       "      volumes:\n      - {name: program, hostPath: {path: " + program + "}}\n",
+		"        volumeMounts:\n":                                "        volumeMounts:\n        - {name: program, mountPath: /program}\n",
+		"          value: \"/var/lib/kubelet/device-plugins\"\n": "          value: \"/var/lib/kubelet/device-plugins\"\n" + indented(8, env),
+	} {
+		published = strings.ReplaceAll(published, from, to)
+	}
+	return published
+}
 
 // TestDevicePlugin: Kubernetes' own sample plugin, run as a pod beside those that use its two devices.
 func TestDevicePlugin(t *testing.T) {
 	n := newNode(t)
-	samplePlugin.Lock()
-	t.Cleanup(samplePlugin.Unlock)
 	const resource = "example.com/resource"
-	program := plugin(t, "../hack/plugins", "k8s.io/kubernetes/test/images/sample-device-plugin")
 	must(t, os.MkdirAll(n.path("cdi"), 0o755))
-	t.Cleanup(func() { // what the plugin leaves where it is told to by its source
-		for _, name := range []string{"/tmp/Dev-1", "/tmp/Dev-2"} {
-			_ = os.Remove(name)
-		}
-	})
-	asPod := manifest("plugin", "Always", "exec /plugin/plugin", "volumes:",
-		"- {name: plugin, hostPath: {path: "+program+"}}",
-		"- {name: sockets, hostPath: {path: "+n.path("kubelet", "device-plugins")+"}}",
-		"- {name: cdi, hostPath: {path: "+n.path("cdi")+"}}",
-		"- {name: tmp, hostPath: {path: /tmp}}")
-	asPod = inContainer(asPod, "env: [{name: CDI_ENABLED, value: '1'}]", "volumeMounts:",
-		"- {name: plugin, mountPath: /plugin}", "- {name: sockets, mountPath: /var/lib/kubelet/device-plugins}",
-		"- {name: cdi, mountPath: /var/run/cdi}", "- {name: tmp, mountPath: /tmp}")
+	published := samplePluginManifest(t, n.path("kubelet"), "- {name: CDI_ENABLED, value: '1'}") // as Kubernetes' own tests add it
+	published = strings.ReplaceAll(published, "path: /var/run/cdi\n", "path: "+n.path("cdi")+"\n")
 	limits := "resources: {limits: {" + resource + ": 1}}"
 	asking := func(name string) string { return inContainer(manifest(name, "Always", forever), limits) }
 	flags := []string{"--plugins", "--plugins-dir=" + n.path("kubelet"), "--cdi-spec-dirs=" + n.path("cdi")}
@@ -86,7 +105,7 @@ func TestDevicePlugin(t *testing.T) {
 	n.write("a.yaml", asking("a"))
 	serve()
 	lacks("a-n", "neither this node's --node-config nor a device plugin (--plugins) has "+resource)
-	n.write("plugin.yaml", asPod)
+	n.write("plugin.yaml", published)
 	a := n.ready("a-n")
 	device := strings.TrimSpace(n.shell("a", "ls -d /tmp/Dev-*; echo $CDI_DEVICE"))
 	if device != "/tmp/Dev-1\nCDI-Dev-1" && device != "/tmp/Dev-2\nCDI-Dev-2" {
@@ -135,7 +154,7 @@ func TestDevicePlugin(t *testing.T) {
 		t.Errorf("a was started again: %s", asJSON(got.Status))
 	}
 	// The plugin's death: its devices are nobody's, but for those who have them. A container that starts again gets the same.
-	n.kill(n.pod("plugin-n"), "c")
+	n.kill(n.pod("sample-device-plugin-beta-n"), "sample-device-plugin")
 	n.kill(a, "c")
 	n.restarted("a-n", 1)
 	if got := strings.TrimSpace(n.shell("a", "ls -d /tmp/Dev-*; echo $CDI_DEVICE")); got != device {
