@@ -3,7 +3,8 @@
 // what a container needs to use a device. It does not say which pod has which device; that does package device.
 //
 // A plugin is a server at a socket in the directory device-plugins. It is not lost with podrun: its socket is
-// remembered until the machine's next start, and called again at once.
+// remembered until the machine's next start, and called again at once. Another socket at the same path is another
+// plugin's, and has only what registers by it: one device must not be given out as two resources.
 //
 // Begin reading at Manager.Register and Manager.follow.
 package plugins
@@ -21,7 +22,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -90,6 +90,7 @@ type resource struct {
 // plugin is a plugin at a socket.
 type plugin struct {
 	socket  string
+	is      socket.Identity // of the socket that has registered
 	options *v1beta1.DevicePluginOptions
 	client  v1beta1.DevicePluginClient
 	conn    *grpc.ClientConn
@@ -100,6 +101,7 @@ type plugin struct {
 // remembered is how a plugin stands in Options.File, for the next podrun and for people.
 type remembered struct {
 	Socket    string                    `json:"socket"`
+	Is        socket.Identity           `json:"is,omitzero"`
 	Connected bool                      `json:"connected"`
 	Devices   map[string]device.Plugged `json:"devices,omitempty"`
 	// Lost is when the connection ended.
@@ -165,7 +167,7 @@ func (m *Manager) recall() {
 			continue
 		}
 		// Its devices are what they were until it answers, or does not.
-		p := &plugin{socket: was.Socket}
+		p := &plugin{socket: was.Socket, is: was.Is}
 		m.resources[name] = &resource{plugin: p, devices: was.Devices, registrations: was.Registrations}
 		m.start(name, p)
 	}
@@ -179,7 +181,7 @@ func (m *Manager) remember() {
 	defer m.mu.Unlock()
 	all := map[v1.ResourceName]remembered{}
 	for name, r := range m.resources {
-		all[name] = remembered{r.plugin.socket, r.lost.IsZero(), r.devices, r.lost, r.registrations}
+		all[name] = remembered{r.plugin.socket, r.plugin.is, r.lost.IsZero(), r.devices, r.lost, r.registrations}
 	}
 	text, err := json.Marshal(all)
 	if err == nil {
@@ -233,27 +235,13 @@ func (m *Manager) allowed(name v1.ResourceName) error {
 	return nil
 }
 
-// verify returns an error for a socket that others than root may serve.
-func verify(socket string) error {
-	info, err := os.Lstat(socket)
-	if err != nil {
-		return err
-	}
-	if info.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("%s is not a socket", socket)
-	}
-	if of, ok := info.Sys().(*syscall.Stat_t); !ok || of.Uid != 0 {
-		return fmt.Errorf("%s: does not belong to root", socket)
-	}
-	return nil
-}
-
 // Connect makes the plugin at a socket the one of a resource. A former one is asked no more.
-func (m *Manager) Connect(ctx context.Context, name v1.ResourceName, socket string) error {
-	if err := errors.Join(m.allowed(name), verify(socket)); err != nil {
+func (m *Manager) Connect(ctx context.Context, name v1.ResourceName, at string) error {
+	_, err := socket.Identify(at)
+	if err := errors.Join(m.allowed(name), err); err != nil {
 		return err
 	}
-	p := &plugin{socket: socket}
+	p := &plugin{socket: at}
 	// It may register before it listens: the kubelet waits for it too.
 	if err := p.dial(ctx, grpc.WaitForReady(true)); err != nil {
 		return err
@@ -301,7 +289,7 @@ func (m *Manager) Disconnect(name v1.ResourceName, socket string) {
 func (p *plugin) dial(ctx context.Context, how ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	conn, err := socket.Client(p.socket)
+	conn, err := socket.Pinned(p.socket, &p.is)
 	if err != nil {
 		return err
 	}
@@ -346,15 +334,12 @@ func (m *Manager) list(ctx context.Context, name v1.ResourceName, p *plugin) err
 	conn, client := p.conn, p.client
 	m.mu.Unlock()
 	if conn == nil {
-		again := &plugin{socket: p.socket}
-		if err := verify(p.socket); err != nil {
-			return err
-		}
+		again := &plugin{socket: p.socket, is: p.is}
 		if err := again.dial(ctx); err != nil {
 			return err
 		}
 		m.mu.Lock()
-		p.conn, p.client, p.options = again.conn, again.client, again.options
+		p.is, p.conn, p.client, p.options = again.is, again.conn, again.client, again.options
 		conn, client = p.conn, p.client
 		m.mu.Unlock()
 	}

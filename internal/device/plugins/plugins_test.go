@@ -249,7 +249,7 @@ func TestLife(t *testing.T) {
 	p.server.Stop() // the former one's end is nothing to the new one
 	time.Sleep(50 * time.Millisecond)
 	m.await(t, "b")
-	// Killed: noticed at once. Back at its socket, without a registration: used.
+	// Killed: noticed at once. Back, and registered again: used.
 	q.server.Stop()
 	m.await(t, "-b")
 	if got, err := Read(m.o.File); err != nil || len(got) != 1 || got[0].Connected || time.Since(got[0].Lost) > time.Minute {
@@ -260,6 +260,9 @@ func TestLife(t *testing.T) {
 	}
 	q = begin(t, filepath.Join(m.dir, "other.sock"), &v1beta1.DevicePluginOptions{})
 	q.list("b")
+	if err := m.register(t, request("other.sock")); err != nil {
+		t.Fatal(err)
+	}
 	m.await(t, "b")
 	known := func(want string) {
 		t.Helper()
@@ -267,17 +270,62 @@ func TestLife(t *testing.T) {
 			t.Errorf("known: %v, %v, want %s", got, err, want)
 		}
 	}
-	known("[{example.com/gpu " + filepath.Join(m.dir, "other.sock") + " true map[b:{true []}] 0001-01-01 00:00:00 +0000 UTC 2}]")
+	known("[{example.com/gpu " + filepath.Join(m.dir, "other.sock") + " true map[b:{true []}] 0001-01-01 00:00:00 +0000 UTC 3}]")
 	// podrun's restart: the plugin does nothing, and is there at once.
 	m.end()
 	m = run(t, dir)
 	q.list("c")
 	m.await(t, "c")
-	known("[{example.com/gpu " + filepath.Join(m.dir, "other.sock") + " true map[c:{true []}] 0001-01-01 00:00:00 +0000 UTC 2}]")
+	known("[{example.com/gpu " + filepath.Join(m.dir, "other.sock") + " true map[c:{true []}] 0001-01-01 00:00:00 +0000 UTC 3}]")
 	m.Disconnect(gpu, filepath.Join(m.dir, "gpu.sock")) // not the one in use
 	m.await(t, "c")
 	m.Disconnect(gpu, filepath.Join(m.dir, "other.sock"))
 	m.await(t, "none")
+}
+
+// TestAnotherAtTheSocket: a plugin at the socket of a former one has what it registers, and not what the former one had:
+// its devices would be given out twice. So it is after a restart of podrun too.
+func TestAnotherAtTheSocket(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	m := run(t, dir)
+	at := filepath.Join(m.dir, "x.sock")
+	p := begin(t, at, &v1beta1.DevicePluginOptions{})
+	p.list("0")
+	other := request("x.sock")
+	other.ResourceName = "example.com/other"
+	for _, r := range []*v1beta1.RegisterRequest{request("x.sock"), other} {
+		if err := m.register(t, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.await(t, "0")
+	p.server.Stop()
+	m.await(t, "-0")
+	p = begin(t, at, &v1beta1.DevicePluginOptions{})
+	p.list("1")
+	if err := m.register(t, other); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for deadline := time.Now().Add(time.Minute); !m.Devices()["example.com/other"]["1"].Healthy; {
+			if time.Sleep(time.Millisecond); time.Now().After(deadline) {
+				t.Fatal("it is not used")
+			}
+		}
+		time.Sleep(retry + retry/2) // it is not called for what it has not registered
+		m.await(t, "-0")
+		if _, _, err := m.Allocate(t.Context(), gpu, []string{"0"}); err == nil {
+			t.Error("its device is given out under two names")
+		}
+		// podrun's restart.
+		m.end()
+		m = run(t, dir)
+	}
+	if err := m.register(t, request("x.sock")); err != nil {
+		t.Fatal(err)
+	}
+	m.await(t, "1")
 }
 
 func TestRefused(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -93,12 +94,40 @@ func IsFree(path string) bool {
 // are URLs, in which some characters mean something else. It connects when it is first used, and only to a process
 // of root's: whoever owns a directory above may have put another socket there since its owner was checked.
 func Client(path string) (*grpc.ClientConn, error) {
+	return client(func(ctx context.Context) (net.Conn, error) { return dialRoot(ctx, path) })
+}
+
+// Pinned is Client for one socket only: the one that is, or if that is zero the one that it first connects to, which is
+// the one from then on. It has been set when a call has been answered.
+func Pinned(path string, is *Identity) (*grpc.ClientConn, error) {
+	var mu sync.Mutex
+	return client(func(ctx context.Context) (net.Conn, error) {
+		before, err := Identify(path)
+		if err != nil {
+			return nil, err
+		}
+		conn, err := dialRoot(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		after, err := Identify(path)
+		if err == nil && after == before && *is == (Identity{}) {
+			*is = after
+		}
+		if err != nil || after != before || after != *is {
+			return nil, errors.Join(fmt.Errorf("%s: %w", path, ErrAnother), conn.Close())
+		}
+		return conn, nil
+	})
+}
+
+func client(dial func(context.Context) (net.Conn, error)) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"), grpc.WithIdleTimeout(0), // an end of the connection is the server's
 		grpc.WithMaxHeaderListSize(1<<14), grpc.WithUnaryInterceptor(brief()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return dialRoot(ctx, path)
-		}))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))
 }
 
 // mostText is how much of a server's error is kept, in bytes: it is anybody's text.
