@@ -151,7 +151,7 @@ func (d *Drivers) Register(ctx context.Context, name, endpoint string, versions 
 		return err
 	}
 	with := &driver{endpoint: endpoint, conn: conn, connected: true}
-	if err := with.ask(ctx); err != nil {
+	if err := with.ask(ctx, grpc.WaitForReady(true)); err != nil {
 		_ = conn.Close()
 		return err
 	}
@@ -176,10 +176,10 @@ func isVersion1(version string) bool {
 }
 
 // ask asks the driver what it is. It may register before it listens: the kubelet waits for it too.
-func (r *driver) ask(ctx context.Context) error {
+func (r *driver) ask(ctx context.Context, how ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	info, err := wire.Invoke(ctx, r.conn, "NodeGetInfo", nil, grpc.WaitForReady(true))
+	info, err := wire.Invoke(ctx, r.conn, "NodeGetInfo", nil, how...)
 	if err == nil {
 		r.node, err = info.NodeID()
 	}
@@ -223,9 +223,13 @@ func (d *Drivers) watch(ctx context.Context, name string, r *driver) {
 		if state == connectivity.Idle { // it has ended the connection
 			r.conn.Connect()
 		}
-		d.connected(name, r, state == connectivity.Ready)
+		ready := state == connectivity.Ready
+		if ready {
+			r, ready = d.again(ctx, name, r)
+		}
+		d.connected(name, r, ready)
 		wait, cancel := ctx, context.CancelFunc(func() {})
-		if state == connectivity.TransientFailure {
+		if state == connectivity.TransientFailure || state == connectivity.Ready && !ready {
 			wait, cancel = context.WithTimeout(ctx, redial)
 		}
 		r.conn.WaitForStateChange(wait, state)
@@ -234,6 +238,29 @@ func (d *Drivers) watch(ctx context.Context, name string, r *driver) {
 			r.conn.ResetConnectBackoff()
 		}
 	}
+}
+
+// again asks a driver that has been away what it is: another version of it may listen at its socket by now, and nobody
+// has to register that. It returns the driver with its present answers, and whether it can be called.
+func (d *Drivers) again(ctx context.Context, name string, r *driver) (now *driver, ready bool) {
+	d.mu.Lock()
+	here, current := r.connected, d.drivers[name] == r
+	d.mu.Unlock()
+	if here || !current {
+		return r, true
+	}
+	now = &driver{endpoint: r.endpoint, conn: r.conn, stop: r.stop, lost: r.lost}
+	if err := now.ask(ctx); err != nil {
+		d.o.Log.Warn("a CSI driver that is back does not say what it is", "driver", name, "err", err)
+		return r, false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.drivers[name] != r {
+		return r, true // another one has registered meanwhile
+	}
+	d.drivers[name] = now
+	return now, true
 }
 
 // connected records whether a driver can be called.

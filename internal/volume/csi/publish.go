@@ -178,6 +178,10 @@ func (d *Drivers) driver(name string) (*driver, error) {
 	if with == nil {
 		return nil, fmt.Errorf("the CSI driver %s has not registered", name)
 	}
+	if !with.connected {
+		return nil, fmt.Errorf("the CSI driver %s does not answer at %s any more, since %s: is it running?",
+			name, with.endpoint, with.lost.Format(time.TimeOnly))
+	}
 	return with, nil
 }
 

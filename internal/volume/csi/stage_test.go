@@ -590,3 +590,37 @@ func TestOnePodUnderAnotherName(t *testing.T) {
 	m.remove("u1")
 	m.unstaged()
 }
+
+// TestAnotherVersionAtTheSocket: a driver that comes back at its socket, without a registration, can something else now.
+func TestAnotherVersionAtTheSocket(t *testing.T) {
+	m := newMachine(t)
+	m.driver.Registry = t.TempDir() // nobody looks there
+	_, err := m.driver.CreateVolume(t.Context(), &spec.CreateVolumeRequest{
+		Name: handle, VolumeCapabilities: []*spec.VolumeCapability{{}},
+	})
+	test.Must(t, err)
+	m.start()
+	m.serve()
+	test.Must(t, m.drivers.Register(t.Context(), driverName, m.driver.Path("csi.sock"), []string{"1.0.0"}))
+	m.published(m.persistent("u1"))
+	m.calls(0, 1, 0, 0)
+	m.kill()
+	test.Eventually(t, "its end to be noticed", func() bool {
+		all, err := csi.Read(m.dirs)
+		return err == nil && len(all) == 1 && !all[0].Connected
+	})
+	if _, err := m.drivers.Publish(t.Context(), m.persistent("u2")); err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("without it: %v", err)
+	}
+	m.driver.Stages, m.driver.Node = true, "another-name"
+	m.serve()
+	m.registered()
+	m.published(m.persistent("u2"))
+	m.calls(1, 2, 0, 0)
+	if all, err := csi.Read(m.dirs); err != nil || all[0].NodeID != "another-name" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	m.remove("u1")
+	m.remove("u2")
+	m.unstaged()
+}
