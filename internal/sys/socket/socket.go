@@ -18,9 +18,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/status"
-
-	"podrun.io/podrun/internal/sys/excerpt"
 )
 
 // Listener is a listener on a socket.
@@ -128,23 +125,6 @@ func client(dial func(context.Context) (net.Conn, error)) (*grpc.ClientConn, err
 		grpc.WithAuthority("localhost"), grpc.WithIdleTimeout(0), // an end of the connection is the server's
 		grpc.WithMaxHeaderListSize(1<<14), grpc.WithUnaryInterceptor(brief()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))
-}
-
-// mostText is how much of a server's error is kept, in bytes: it is anybody's text.
-const mostText = 1 << 10
-
-// brief returns an interceptor that cuts the texts of errors.
-func brief() grpc.UnaryClientInterceptor {
-	return func(
-		ctx context.Context, method string, in, out any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
-		o ...grpc.CallOption,
-	) error {
-		err := call(ctx, method, in, out, conn, o...)
-		if said, is := status.FromError(err); is && err != nil && len(said.Message()) > mostText {
-			return status.Error(said.Code(), excerpt.Of(said.Message(), mostText))
-		}
-		return err
-	}
 }
 
 // dialRoot connects to a socket on which root listens.
