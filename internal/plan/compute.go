@@ -53,7 +53,7 @@ func sync(plan *Plan, r revision) {
 		return
 	}
 	if len(old.Sandboxes) > 0 && r.Machine.isExclusive(r.Pod) {
-		remove(plan, r.Input, old, "replaced by another revision") // the old sandbox has what the new one needs
+		remove(plan, r.Input, old, "replaced by another revision")           // the old sandbox has what the new one needs
 		plan.Actions = slices.DeleteFunc(plan.Actions, func(a Action) bool { // its volumes are kept for the new one
 			_, is := a.(RemoveData)
 			return is

@@ -23,6 +23,7 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/stats/history"
 )
 
 // Node provides the data of the responses.
@@ -95,6 +96,8 @@ type Options struct {
 	Resource, Containers, Probes http.Handler
 	// Config is the response of /configz, which is the same as long as serve runs.
 	Config any
+	// History is what has been used in the last hour; nil: nothing is known.
+	History *history.History
 	// Events returns the events of pods, newest last; nil if no events are stored.
 	Events func() ([]v1.Event, error)
 	Log    *slog.Logger
@@ -102,6 +105,9 @@ type Options struct {
 
 // NewHandler returns the handler of all paths. It refuses every method but GET and HEAD.
 func NewHandler(o Options) http.Handler {
+	if o.History == nil {
+		o.History = history.New(history.Options{})
+	}
 	mux := http.NewServeMux()
 	slots := make(streamSlots, streams)
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {
@@ -125,6 +131,7 @@ func NewHandler(o Options) http.Handler {
 	mux.Handle("/metrics/cadvisor", o.Containers)
 	mux.Handle("/metrics/probes", o.Probes)
 	mux.HandleFunc("/stats/summary", func(w http.ResponseWriter, r *http.Request) { statsSummary(w, r, o) })
+	mux.HandleFunc("/api/v1/history", func(w http.ResponseWriter, r *http.Request) { usedBefore(w, r, o) })
 	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
 		containerLog(w, r, o, slots)
 	})

@@ -28,6 +28,8 @@ type ListenOptions struct {
 	// TokenFile contains the token that a client must send; it is read for each request. "" means
 	// that everybody who can reach the address may send requests.
 	TokenFile string
+	// History makes the history of what is used be kept also while nobody looks at it.
+	History bool
 }
 
 // ErrAddress means that the listen options are invalid or do not fit together.

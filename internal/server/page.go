@@ -33,8 +33,9 @@ type page struct {
 	o    Options
 	text *template.Template
 	// policy is the Content-Security-Policy: a page uses its own style and script and no others.
-	policy string
-	slots  streamSlots
+	policy  string
+	slots   streamSlots
+	courses *courses
 }
 
 // newPage returns pages that are sent as one response, with style and script inside. A browser on
@@ -47,7 +48,8 @@ func newPage(o Options, slots streamSlots) page {
 		"script": func() template.JS { return template.JS(script) },
 	})
 	return page{
-		o: o, slots: slots, text: template.Must(text.ParseFS(pageFiles, "page/*.html")),
+		o: o, slots: slots, courses: &courses{history: o.History},
+		text: template.Must(text.ParseFS(pageFiles, "page/*.html")),
 		policy: "default-src 'none'; style-src " + hashOf(style) + "; script-src " + hashOf(script) +
 			"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	}
@@ -83,6 +85,7 @@ type row struct {
 	Namespace, Name, State, Reason, IP, Manifest string
 	Well                                         bool
 	Ready, Restarts, CPU, Memory                 string
+	CPULine, MemoryLine                          sparkline
 	Containers                                   []string
 }
 
@@ -106,6 +109,7 @@ type pluginData struct {
 // nodeData is the machine as the page shows it.
 type nodeData struct {
 	Name, Version, CPU, Memory string
+	CPULine, MemoryLine        sparkline
 	Disks                      []diskData
 }
 
@@ -125,7 +129,10 @@ func (p page) listData() (listData, error) {
 		all = &kubelet.Summary{}
 	}
 	machine := p.o.Node.Machine()
-	d := listData{Node: nodeOf(machine, &all.Node), Plugins: pluginsOf(machine.Plugins), Rows: rows(pods, all)}
+	used := p.courses.now()
+	d := listData{
+		Node: nodeOf(machine, &all.Node, used[""]), Plugins: pluginsOf(machine.Plugins), Rows: rows(pods, all, used),
+	}
 	d.Workloads = overview.Of(p.o.Node.Desired(), pods)
 	for i, w := range d.Workloads {
 		d.Workloads[i].Reason = summary.Plain(w.Reason)
@@ -136,14 +143,16 @@ func (p page) listData() (listData, error) {
 	return d, nil
 }
 
-func nodeOf(m Machine, used *kubelet.NodeStats) nodeData {
+func nodeOf(m Machine, used *kubelet.NodeStats, before *course) nodeData {
 	d := nodeData{Name: m.Name, Version: m.Version, CPU: strconv.Itoa(m.Processors)}
 	if use := cores(used.CPU); use != "" {
 		d.CPU = use + " of " + strconv.Itoa(m.Processors*1000) + "m"
 	}
+	d.CPULine = before.cpuLine(float64(m.Processors * 1000))
 	if memory := used.Memory; memory != nil && memory.WorkingSetBytes != nil {
-		d.Memory = mebibytes(memory)
+		d.Memory, d.MemoryLine = mebibytes(memory), before.memoryLine(0)
 		if memory.AvailableBytes != nil {
+			d.MemoryLine = before.memoryLine(float64(*memory.WorkingSetBytes + *memory.AvailableBytes))
 			d.Memory += " of " + formatBytes(*memory.WorkingSetBytes+*memory.AvailableBytes)
 		}
 	}
@@ -178,11 +187,12 @@ func pluginsOf(all []Plugin) (out []pluginData) {
 }
 
 // rows returns the current rows of all pods.
-func rows(pods []v1.Pod, used *kubelet.Summary) []row {
+func rows(pods []v1.Pod, used *kubelet.Summary, before map[string]*course) []row {
 	of := usageOf(used)
 	out := []row{}
 	for i := range pods {
-		out = append(out, rowOf(&pods[i], of[string(pods[i].UID)], time.Now()))
+		uid := string(pods[i].UID)
+		out = append(out, rowOf(&pods[i], of[uid], before[uid], time.Now()))
 	}
 	return out
 }
@@ -198,7 +208,7 @@ func usageOf(all *kubelet.Summary) map[string]kubelet.PodStats {
 	return out
 }
 
-func rowOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) row {
+func rowOf(p *v1.Pod, taken kubelet.PodStats, before *course, now time.Time) row {
 	s := summary.Of(p)
 	r := row{
 		Namespace: p.Namespace, Name: p.Name,
@@ -208,6 +218,9 @@ func rowOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) row {
 		Well:   p.Status.Phase == v1.PodSucceeded || s.Ready == s.Containers,
 		CPU:    ofLimit(cores(taken.CPU), podLimit(p, v1.ResourceCPU)),
 		Memory: ofLimit(mebibytes(taken.Memory), podLimit(p, v1.ResourceMemory)),
+
+		CPULine:    before.cpuLine(limitOf(p, v1.ResourceCPU)),
+		MemoryLine: before.memoryLine(limitOf(p, v1.ResourceMemory)),
 	}
 	for _, c := range summary.Roles(p) {
 		r.Containers = append(r.Containers, c.Container.Name)

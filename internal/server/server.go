@@ -52,7 +52,7 @@ type Server struct {
 func Listen(socket string, where ListenOptions, log *slog.Logger) (*Server, error) {
 	s := &Server{socket: socket, where: where, log: log}
 	var err error
-	if where != (ListenOptions{}) {
+	if where != (ListenOptions{History: where.History}) {
 		if s.tcp, s.tls, err = where.listen(log); err != nil {
 			return nil, fmt.Errorf("--listen %q: %w", where.Address, err)
 		}

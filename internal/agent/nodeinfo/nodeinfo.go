@@ -52,6 +52,7 @@ type Server struct {
 	metrics *metrics.Metrics
 	probes  *metrics.Probes
 	http    *server.Server // nil: it does not listen
+	history bool           // server.ListenOptions.History
 
 	mu      sync.Mutex
 	desired manifest.Desired
@@ -71,6 +72,7 @@ func (s *Server) Probes() *metrics.Probes { return s.probes }
 
 // Listen opens the listening sockets, so that an address that is not available is an early error.
 func (s *Server) Listen(o server.ListenOptions) (err error) {
+	s.history = o.History
 	s.http, err = server.Listen(s.o.Dirs.Socket(), o, s.o.Log)
 	return err
 }
@@ -104,6 +106,10 @@ func (s *Server) Run(ctx context.Context, parts Parts) error {
 	n := node{Server: s, Relister: parts.Relister, keeper: parts.Keeper}
 	n.summary = stats.OfMachine(s.o.NodeName, parts.Disks)
 	s.metrics.Watch(n)
+	ctx, cancel := context.WithCancel(ctx)
+	before, wait := server.StartHistory(ctx, n, s.history)
+	defer wait()
+	defer cancel()
 	address := ""
 	if a := s.http.Address(); a != nil {
 		address = a.String()
@@ -116,6 +122,7 @@ func (s *Server) Run(ctx context.Context, parts Parts) error {
 		Containers: metrics.Containers(func() (stats.Groups, error) { return n.groups(ctx) }, s.o.Log),
 		Probes:     s.probes.Handler(),
 		Config:     parts.Config,
+		History:    before,
 		Events:     n.Events,
 		Log:        s.o.Log,
 	}))

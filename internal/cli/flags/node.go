@@ -169,5 +169,7 @@ func (l *Listen) Add(f *pflag.FlagSet) {
 	f.StringVar(&l.KeyFile, "listen-key-file", "", "private key of the certificate, in PEM format")
 	f.StringVar(&l.TokenFile, "listen-token-file", "",
 		"file with the bearer token that clients of --listen must send; read for each request")
+	f.BoolVar(&l.History, "history", false,
+		"keep what was used in the last hour, for the page and /api/v1/history, also while nobody looks at it")
 	FromEnvironment(f)
 }

@@ -225,7 +225,7 @@ func (d *Drivers) watch(ctx context.Context, name string, r *driver) {
 		}
 		ready := state == connectivity.Ready
 		if ready {
-			r, ready = d.again(ctx, name, r)
+			r, ready = again(ctx, d, name, r)
 		}
 		d.connected(name, r, ready)
 		wait, cancel := ctx, context.CancelFunc(func() {})
@@ -242,7 +242,7 @@ func (d *Drivers) watch(ctx context.Context, name string, r *driver) {
 
 // again asks a driver that has been away what it is: another version of it may listen at its socket by now, and nobody
 // has to register that. It returns the driver with its present answers, and whether it can be called.
-func (d *Drivers) again(ctx context.Context, name string, r *driver) (now *driver, ready bool) {
+func again(ctx context.Context, d *Drivers, name string, r *driver) (now *driver, ready bool) {
 	d.mu.Lock()
 	here, current := r.connected, d.drivers[name] == r
 	d.mu.Unlock()
