@@ -6,6 +6,9 @@
 // A socket that refuses connections is one that a killed plugin has left, or will be listened on in a moment:
 // it is asked again each second, and costs no back-off.
 //
+// Of several plugins of one type and name the newest is used, for it may be the former one's successor. When it is
+// gone, by its socket or by its process, the others are registered again: none that lives stays unused.
+//
 // Begin reading at Registry.Run and Registry.compare.
 package pluginregistry
 
@@ -21,7 +24,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -59,8 +61,8 @@ type Handler interface {
 	// Register begins to use the plugin that answers at the endpoint, the path of a socket. An error that
 	// is ErrRefused is final; others are tried again.
 	Register(ctx context.Context, name, endpoint string, versions []string) error
-	// Deregister ends the use of the plugin at the endpoint, if that is the one in use.
-	Deregister(name, endpoint string)
+	// Deregister ends the use of the plugin at the endpoint, and reports that it was the one in use.
+	Deregister(name, endpoint string) bool
 }
 
 // Options configure a Registry. All are required.
@@ -81,47 +83,98 @@ type Registry struct {
 	asking  pace.Pace
 
 	mu   sync.Mutex
-	uses map[use]int // by how many sockets
+	uses map[use]map[*plugin]bool // by the sockets that name it
 }
 
 // use is a plugin that is registered. Several sockets may name the same one, such as those of a pod and the next one.
 type use struct{ kind, name, endpoint string }
 
-func (r *Registry) begin(of use) {
+func (r *Registry) begin(of use, p *plugin) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.uses[of]++
+	if r.uses[of] == nil {
+		r.uses[of] = map[*plugin]bool{}
+	}
+	r.uses[of][p] = true
 }
 
 // end reports that no other socket names the plugin.
-func (r *Registry) end(of use) (last bool) {
+func (r *Registry) end(of use, p *plugin) (last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.uses[of]--; r.uses[of] == 0 {
-		delete(r.uses, of)
-		return true
+	delete(r.uses[of], p)
+	if len(r.uses[of]) > 0 {
+		return false
 	}
-	return false
+	delete(r.uses, of)
+	return true
+}
+
+// deregister ends what a socket has registered, and if that was in use, makes other plugins of the same type and name
+// be registered again. It reports that no other socket names it.
+func (r *Registry) deregister(of use, p *plugin) (last bool) {
+	if last = r.end(of, p); last && r.o.Handlers[of.kind].Deregister(of.name, of.endpoint) {
+		for _, other := range r.rivals(of) {
+			other.wake()
+		}
+	}
+	return last
+}
+
+// rivals returns the sockets of other plugins of the same type and name.
+func (r *Registry) rivals(of use) (all []*plugin) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for other, named := range r.uses {
+		if other.kind == of.kind && other.name == of.name && other.endpoint != of.endpoint {
+			all = slices.AppendSeq(all, maps.Keys(named))
+		}
+	}
+	return all
+}
+
+// wakeDead makes those sockets be asked again on which nobody listens any more, if there is another plugin of the same
+// type and name.
+func (r *Registry) wakeDead() {
+	r.mu.Lock()
+	dead := map[use][]*plugin{}
+	for of, named := range r.uses {
+		dead[of] = slices.Collect(maps.Keys(named))
+	}
+	r.mu.Unlock()
+	for of, named := range dead {
+		if len(r.rivals(of)) == 0 {
+			continue
+		}
+		for _, p := range named {
+			if socket.IsFree(p.path) {
+				p.wake()
+			}
+		}
+	}
 }
 
 // plugin is a plugin's socket that was found.
 type plugin struct {
-	socket identity
+	path   string
+	socket socket.Identity
 	stop   context.CancelFunc
 	ended  chan struct{} // closed when the plugin is not registered any more
+	again  chan struct{} // it is to be registered again
 }
 
-// identity distinguishes a socket from another one at the same path.
-type identity struct {
-	dev, ino uint64
-	made     syscall.Timespec
+func (p *plugin) wake() {
+	select {
+	case p.again <- struct{}{}:
+	default:
+	}
 }
 
 // New returns a Registry.
 func New(o Options) *Registry {
 	return &Registry{
 		o: o, plugins: map[string]*plugin{}, asking: pace.Pace{AtOnce: 2 * mostPlugins, Every: time.Second},
-		uses: map[use]int{},
+		uses: map[use]map[*plugin]bool{},
 	}
 }
 
@@ -167,6 +220,7 @@ func (r *Registry) compare(ctx context.Context, w *watch.Watcher) {
 			delete(r.plugins, path)
 		}
 	}
+	r.wakeDead()
 	for _, path := range slices.Sorted(maps.Keys(found)) {
 		if r.plugins[path] != nil {
 			continue
@@ -180,19 +234,20 @@ func (r *Registry) compare(ctx context.Context, w *watch.Watcher) {
 		}
 		r.full = false
 		with, stop := context.WithCancel(ctx)
-		p := &plugin{socket: found[path], stop: stop, ended: make(chan struct{})}
+		p := &plugin{path: path, socket: found[path], stop: stop}
+		p.ended, p.again = make(chan struct{}), make(chan struct{}, 1)
 		r.plugins[path] = p
 		r.running.Go(func() {
 			defer close(p.ended)
-			r.keep(with, ctx, path)
+			r.keep(with, ctx, p)
 		})
 	}
 }
 
 // find returns the sockets of root's in the directory and those below it, which it watches too. Names that
 // begin with a dot are passed over, as by the kubelet.
-func (r *Registry) find(w *watch.Watcher) (map[string]identity, error) {
-	found := map[string]identity{}
+func (r *Registry) find(w *watch.Watcher) (map[string]socket.Identity, error) {
+	found := map[string]socket.Identity{}
 	return found, filepath.WalkDir(r.o.Dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil && path == r.o.Dir:
@@ -213,38 +268,48 @@ func (r *Registry) find(w *watch.Watcher) (map[string]identity, error) {
 		if err != nil {
 			return nil // it is gone
 		}
-		if of, ok := info.Sys().(*syscall.Stat_t); ok && of.Uid == 0 {
-			found[path] = identity{of.Dev, of.Ino, of.Mtim} // its links change ctime
+		if of, err := socket.IdentityOf(path, info); err == nil {
+			found[path] = of
 		}
 		return nil
 	})
 }
 
-// keep registers the plugin at a socket, and deregisters it when its own context ends and that of all does not.
-func (r *Registry) keep(ctx, all context.Context, at string) {
+// keep registers the plugin at a socket, and deregisters it when its own context ends and that of all does not, or when
+// nobody listens on the socket and another plugin has its name.
+func (r *Registry) keep(ctx, all context.Context, p *plugin) {
 	wait := firstRetry
 	var logged error
+	var is *use // what it has registered
 	if r.asking.Wait(ctx) != nil {
 		return
 	}
 	for {
-		info, err := r.register(ctx, at)
+		of, err := r.register(ctx, p)
+		if is != nil && (err != nil || of != *is) && ctx.Err() == nil {
+			r.o.Log.Info("plugin deregistered", "type", is.kind, "name", is.name, "socket", p.path, "err", err)
+			r.deregister(*is, p)
+			is = nil
+		}
 		if err == nil {
-			r.o.Log.Info("plugin registered", "type", info.Type, "name", info.Name, "socket", at)
-			<-ctx.Done()
-			if last := r.end(use{info.Type, info.Name, endpoint(info, at)}); last && all.Err() == nil {
-				r.o.Log.Info("plugin deregistered", "type", info.Type, "name", info.Name, "socket", at)
-				r.o.Handlers[info.Type].Deregister(info.Name, endpoint(info, at))
+			r.o.Log.Info("plugin registered", "type", of.kind, "name", of.name, "socket", p.path)
+			is, wait, logged = &of, firstRetry, nil
+			select {
+			case <-p.again:
+				continue
+			case <-ctx.Done():
 			}
-			return
 		}
 		if ctx.Err() != nil {
+			if is != nil && all.Err() == nil && r.deregister(*is, p) {
+				r.o.Log.Info("plugin deregistered", "type", is.kind, "name", is.name, "socket", p.path)
+			}
 			return
 		}
 		stale := errors.Is(err, errStale)
 		if !stale && !errtext.Same(err, logged) {
 			logged = err
-			r.o.Log.Warn("a plugin cannot be registered", "socket", at, "err", err)
+			r.o.Log.Warn("a plugin cannot be registered", "socket", p.path, "err", err)
 		}
 		next := time.After(wait)
 		switch {
@@ -290,13 +355,13 @@ func endpoint(info *registration.PluginInfo, socket string) string {
 }
 
 // register tries once to register the plugin at a socket.
-func (r *Registry) register(ctx context.Context, at string) (*registration.PluginInfo, error) {
-	if socket.IsFree(at) {
-		return nil, errStale
+func (r *Registry) register(ctx context.Context, p *plugin) (use, error) {
+	if socket.IsFree(p.path) {
+		return use{}, errStale
 	}
-	conn, err := socket.Client(at)
+	conn, err := socket.Client(p.path)
 	if err != nil {
-		return nil, err
+		return use{}, err
 	}
 	defer conn.Close()
 	client := registration.NewRegistrationClient(conn)
@@ -304,20 +369,20 @@ func (r *Registry) register(ctx context.Context, at string) (*registration.Plugi
 	defer cancel()
 	info, err := client.GetInfo(asked, &registration.InfoRequest{})
 	if err != nil {
-		return nil, fmt.Errorf("asking what it is: %w", err)
+		return use{}, fmt.Errorf("asking what it is: %w", err)
 	}
-	h, is := r.o.Handlers[info.Type]
-	of := use{info.Type, info.Name, endpoint(info, at)}
-	if r.begin(of); is {
-		err = h.Register(ctx, info.Name, endpoint(info, at), info.SupportedVersions)
+	of := use{info.Type, info.Name, endpoint(info, p.path)}
+	h, is := r.o.Handlers[of.kind]
+	if !is {
+		err = fmt.Errorf("%w: podrun has no plugins of the type %q", ErrRefused, of.kind)
 	} else {
-		err = fmt.Errorf("%w: podrun has no plugins of the type %q", ErrRefused, info.Type)
-	}
-	if err != nil {
-		defer r.end(of)
+		r.begin(of, p)
+		if err = h.Register(ctx, of.name, of.endpoint, info.SupportedVersions); err != nil {
+			r.end(of, p)
+		}
 	}
 	if err != nil && !errors.Is(err, ErrRefused) {
-		return info, err // it may heal: a plugin that is told so may give up
+		return of, err // it may heal: a plugin that is told so may give up
 	}
 	result := &registration.RegistrationStatus{PluginRegistered: err == nil}
 	if err != nil {
@@ -326,10 +391,8 @@ func (r *Registry) register(ctx context.Context, at string) (*registration.Plugi
 	told, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
 	if _, unheard := client.NotifyRegistrationStatus(told, result); unheard != nil && err == nil {
-		if last := r.end(of); last {
-			h.Deregister(info.Name, endpoint(info, at))
-		}
-		return info, fmt.Errorf("telling it that it is registered: %w", unheard)
+		r.deregister(of, p)
+		return of, fmt.Errorf("telling it that it is registered: %w", unheard)
 	}
-	return info, err
+	return of, err
 }

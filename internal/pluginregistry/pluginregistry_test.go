@@ -54,6 +54,7 @@ type handler struct {
 	calls chan string
 	mu    sync.Mutex
 	fails error // once
+	inUse map[string]string
 }
 
 func (h *handler) Register(_ context.Context, name, endpoint string, versions []string) error {
@@ -62,11 +63,18 @@ func (h *handler) Register(_ context.Context, name, endpoint string, versions []
 	defer h.mu.Unlock()
 	err := h.fails
 	h.fails = nil
+	if h.inUse == nil {
+		h.inUse = map[string]string{}
+	}
+	h.inUse[name] = endpoint
 	return err
 }
 
-func (h *handler) Deregister(name, endpoint string) {
+func (h *handler) Deregister(name, endpoint string) bool {
 	h.calls <- fmt.Sprint("deregister ", name, " ", filepath.Base(endpoint))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.inUse[name] == endpoint
 }
 
 func TestRegistry(t *testing.T) {
@@ -238,4 +246,65 @@ func TestNamedTwice(t *testing.T) {
 	if got := <-h.calls; got != "deregister n e" {
 		t.Error(got)
 	}
+}
+
+// TestSuccessors: of plugins of one name the newest is used, and a former one again when that has gone, or was killed and
+// has left its socket. What goes and was not in use does nothing to the others.
+func TestSuccessors(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "r")
+	h := &handler{calls: make(chan string, 99)}
+	r, w := New(Options{Dir: dir, Handlers: map[string]Handler{"K": h}, Log: slog.New(slog.DiscardHandler)}), watch.New(slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer func() { cancel(); r.running.Wait() }()
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*standIn{}
+	expect := func(want ...string) {
+		t.Helper()
+		r.compare(ctx, w)
+		for _, one := range want {
+			select {
+			case got := <-h.calls:
+				if got != one {
+					t.Errorf("%q, want %q", got, one)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("not called: %q", one)
+			}
+		}
+		select {
+		case got := <-h.calls:
+			t.Errorf("called too: %q", got)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	serve := func(name string) {
+		t.Helper()
+		all[name] = begin(t, filepath.Join(dir, name), &registration.PluginInfo{Type: "K", Name: "n", SupportedVersions: []string{"1"}})
+		expect("register n " + name + " [1]")
+	}
+	remove := func(name string) {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serve("a")
+	serve("b")
+	remove("b")
+	expect("deregister n b", "register n a [1]")
+	serve("c")
+	remove("a")
+	expect("deregister n a") // c goes on
+	serve("d")
+	all["d"].server.Stop() // killed: its socket stays
+	expect("deregister n d", "register n c [1]")
+	all["c"].server.Stop() // it may be back, and there is no other
+	expect()
+	serve("e")
+	expect("deregister n c") // found dead now
+	remove("d")
+	remove("e")
+	expect("deregister n e")
 }

@@ -132,8 +132,8 @@ func (d devicePlugins) Register(ctx context.Context, name, endpoint string, vers
 }
 
 // Deregister implements pluginregistry.Handler.
-func (d devicePlugins) Deregister(name, endpoint string) {
-	d.Disconnect(v1.ResourceName(name), filepath.Clean(endpoint))
+func (d devicePlugins) Deregister(name, endpoint string) bool {
+	return d.Disconnect(v1.ResourceName(name), filepath.Clean(endpoint))
 }
 
 // Close removes the socket where plugins register.

@@ -270,19 +270,20 @@ func (m *Manager) Connect(ctx context.Context, name v1.ResourceName, at string) 
 	return nil
 }
 
-// Disconnect ends the contact with the plugin of a resource, if it is the one at the socket. The resource is
-// forgotten.
-func (m *Manager) Disconnect(name v1.ResourceName, socket string) {
+// Disconnect ends the contact with the plugin of a resource, and reports that it was the one at the socket. The
+// resource is forgotten.
+func (m *Manager) Disconnect(name v1.ResourceName, socket string) bool {
 	m.mu.Lock()
 	r := m.resources[name]
 	if r == nil || r.plugin.socket != socket {
 		m.mu.Unlock()
-		return
+		return false
 	}
 	r.plugin.stop()
 	delete(m.resources, name)
 	m.mu.Unlock()
 	m.change()
+	return true
 }
 
 // dial connects to the plugin, and asks for its options.

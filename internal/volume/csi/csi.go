@@ -203,17 +203,18 @@ func (r *driver) end() {
 }
 
 // Deregister implements pluginregistry.Handler. What the driver has published stays.
-func (d *Drivers) Deregister(name, endpoint string) {
+func (d *Drivers) Deregister(name, endpoint string) bool {
 	d.mu.Lock()
 	r := d.drivers[name]
 	if r == nil || r.endpoint != filepath.Clean(endpoint) {
 		d.mu.Unlock()
-		return
+		return false
 	}
 	delete(d.drivers, name)
 	d.mu.Unlock()
 	r.end()
 	d.write()
+	return true
 }
 
 // watch keeps the connection to a driver, so that its return is noticed.
