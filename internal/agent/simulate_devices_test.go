@@ -215,7 +215,10 @@ func (c *contact) Allocate(ctx context.Context, _ v1.ResourceName, ids []string)
 }
 
 // PreStart implements device.Plugins.
-func (c *contact) PreStart(ctx context.Context, _ v1.ResourceName, ids []string) error {
+func (c *contact) PreStart(ctx context.Context, _ v1.ResourceName, ids []string, was bool) error {
+	if !was {
+		return nil
+	}
 	return c.call(ctx, fmt.Sprintf("PreStart %v", ids), 30*time.Second)
 }
 

@@ -29,10 +29,12 @@ type allocation struct {
 
 // ofPlugin is what a plugin said to the devices of its resource.
 type ofPlugin struct {
-	// PreStart: the plugin is to be asked before each start of a container.
+	// PreStart: the plugin wants to be asked before each start of a container.
 	PreStart bool `json:"preStart,omitempty"`
 	// Answers are what each container needs to use its devices. The plugin is asked once.
 	Answers map[string]*answer `json:"answers,omitempty"`
+	// NUMA are the NUMA nodes of the devices, by their IDs, as the plugin said when they were allocated.
+	NUMA map[string][]int64 `json:"numa,omitempty"`
 }
 
 // answer is a plugin's answer in JSON, by the rules of protobuf.

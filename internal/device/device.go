@@ -42,14 +42,15 @@ type Plugins interface {
 	// those that it must have among them. There may be fewer, or none. An error is that the plugin does not
 	// answer.
 	Prefer(ctx context.Context, name v1.ResourceName, free, must []string, number int) ([]string, error)
-	// Allocate returns what a container needs to use the devices, and whether PreStart is to be called
+	// Allocate returns what a container needs to use the devices, and whether the plugin wants to prepare them
 	// before each of its starts.
 	Allocate(ctx context.Context, name v1.ResourceName, ids []string) (
 		answer *v1beta1.ContainerAllocateResponse, preStart bool, err error)
 	// OnChange makes f be called after Devices has changed. f does not block.
 	OnChange(f func())
-	// PreStart lets the plugin prepare the devices for the start of a container.
-	PreStart(ctx context.Context, name v1.ResourceName, ids []string) error
+	// PreStart lets the plugin prepare the devices for the start of a container, if it wants that now; was is
+	// whether it wanted it when it allocated them.
+	PreStart(ctx context.Context, name v1.ResourceName, ids []string, was bool) error
 }
 
 // Options configure Devices.
@@ -83,9 +84,10 @@ func New(o Options) *Devices { return &Devices{o: o, allCPUs: o.CPUs.All.String(
 type Given struct {
 	// CDI are the names of devices of the node configuration.
 	CDI []string
-	// IDs are the devices of plugins, by resource. PreStart are those that are to be prepared before each
-	// start.
-	IDs, PreStart map[v1.ResourceName][]string
+	// IDs are the devices of plugins, by resource.
+	IDs map[v1.ResourceName][]string
+	// PreStart are the resources whose plugin wanted to prepare them before each start when it allocated them.
+	PreStart map[v1.ResourceName]bool
 	// Answers are what the plugins said to them, in the order of the resources' names.
 	Answers []*v1beta1.ContainerAllocateResponse
 }
@@ -109,7 +111,7 @@ func (d *Devices) Of(ctx context.Context, id string, p *v1.Pod, container string
 
 // given returns the container's part of an allocation.
 func given(p *v1.Pod, container string, has allocation) Given {
-	out := Given{IDs: map[v1.ResourceName][]string{}, PreStart: map[v1.ResourceName][]string{}}
+	out := Given{IDs: map[v1.ResourceName][]string{}, PreStart: map[v1.ResourceName]bool{}}
 	part := share(p, container, has.Devices)
 	for _, name := range slices.Sorted(maps.Keys(part)) {
 		of, plugged := has.Plugins[name]
@@ -120,10 +122,7 @@ func given(p *v1.Pod, container string, has allocation) Given {
 			out.CDI = append(out.CDI, part[name]...)
 			continue
 		}
-		out.IDs[name] = part[name]
-		if of.PreStart {
-			out.PreStart[name] = part[name]
-		}
+		out.IDs[name], out.PreStart[name] = part[name], of.PreStart
 		if a := of.Answers[container]; a != nil {
 			out.Answers = append(out.Answers, a.ContainerAllocateResponse)
 		}
@@ -133,11 +132,14 @@ func given(p *v1.Pod, container string, has allocation) Given {
 
 // PreStart lets the plugins prepare a container's devices for its start.
 func (d *Devices) PreStart(ctx context.Context, g Given) error {
-	for _, name := range slices.Sorted(maps.Keys(g.PreStart)) {
-		if d.o.Plugins == nil {
-			return fmt.Errorf("%s is a plugin's, and podrun runs without --plugins", name)
+	for _, name := range slices.Sorted(maps.Keys(g.IDs)) {
+		var err error
+		if d.o.Plugins != nil {
+			err = d.o.Plugins.PreStart(ctx, name, g.IDs[name], g.PreStart[name])
+		} else if g.PreStart[name] {
+			err = fmt.Errorf("%s is a plugin's, and podrun runs without --plugins", name)
 		}
-		if err := d.o.Plugins.PreStart(ctx, name, g.PreStart[name]); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -223,7 +225,7 @@ func (d *Devices) reserve(ctx context.Context, id string, p *v1.Pod) (has alloca
 		}
 		has.Devices[name] = first(number, preferred[name], all)
 		if _, named := d.o.Named[name]; !named && name != v1.ResourceCPU {
-			has.Plugins[name] = ofPlugin{}
+			has.Plugins[name] = ofPlugin{NUMA: numaOf(d.plugged()[name], has.Devices[name])}
 		}
 	}
 	if d.o.CPUs.Static {

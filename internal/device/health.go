@@ -29,6 +29,33 @@ func (d *Devices) All() map[v1.ResourceName]map[string]Plugged {
 	return out
 }
 
+// numaOf returns the NUMA nodes of devices of a plugin, as far as it says them.
+func numaOf(plugged map[string]Plugged, ids []string) map[string][]int64 {
+	out := map[string][]int64{}
+	for _, id := range ids {
+		if of := plugged[id].NUMA; len(of) > 0 {
+			out[id] = of
+		}
+	}
+	return out
+}
+
+// NUMA returns the NUMA nodes of the plugins' devices that the sandbox has of d, by resource and ID: those that the
+// plugin says now, or if it does not list the device any more, those that it said when it was allocated.
+func NUMA(d *Devices, id string) map[v1.ResourceName]map[string][]int64 {
+	has, plugged, out := d.read(id), d.plugged(), map[v1.ResourceName]map[string][]int64{}
+	for name, of := range has.Plugins {
+		out[name] = map[string][]int64{}
+		maps.Copy(out[name], of.NUMA)
+		for _, one := range has.Devices[name] {
+			if now, listed := plugged[name][one]; listed {
+				out[name][one] = now.NUMA
+			}
+		}
+	}
+	return out
+}
+
 // HeldBy returns the devices of each container of p, whose sandbox has the ID, of plugins and of the node
 // configuration.
 func (d *Devices) HeldBy(id string, p *v1.Pod) map[string]map[v1.ResourceName][]string {

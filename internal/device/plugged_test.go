@@ -45,8 +45,8 @@ func (s *standIn) Allocate(_ context.Context, _ v1.ResourceName, ids []string) (
 	return &v1beta1.ContainerAllocateResponse{Envs: map[string]string{"IDS": strings.Join(ids, " ")}}, s.preStart, s.refuse
 }
 
-func (s *standIn) PreStart(_ context.Context, _ v1.ResourceName, ids []string) error {
-	s.calls = append(s.calls, fmt.Sprintf("start %v", ids))
+func (s *standIn) PreStart(_ context.Context, _ v1.ResourceName, ids []string, was bool) error {
+	s.calls = append(s.calls, fmt.Sprintf("start %v %v", ids, was))
 	return s.refuse
 }
 
@@ -105,7 +105,7 @@ func TestPlugged(t *testing.T) {
 		}
 	}
 	slices.Sort(plugins.calls)
-	expect("start [a b]", "start [a]", "start [b]", "start [c]")
+	expect("start [a b] true", "start [a] true", "start [b] true", "start [c] true")
 	if got, err := d.Of(t.Context(), "s1", p, "none"); err != nil || len(got.Answers)+len(got.CDI)+len(got.IDs) > 0 {
 		t.Errorf("none: %+v, %v", got, err)
 	}

@@ -19,7 +19,8 @@ const (
 	callTimeout = v1beta1.KubeletPreStartContainerRPCTimeoutInSecs * time.Second
 )
 
-// of returns the plugin of a resource, as it is now.
+// of returns the plugin of a resource, as it is now. If it is not there, its last options are returned with the error,
+// nil if none of them are left.
 func (m *Manager) of(name v1.ResourceName) (plugin, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -28,7 +29,7 @@ func (m *Manager) of(name v1.ResourceName) (plugin, error) {
 	case r == nil:
 		return plugin{}, fmt.Errorf("no device plugin has registered %s", name)
 	case r.plugin.client == nil:
-		return plugin{}, fmt.Errorf("the device plugin of %s is not there", name)
+		return plugin{options: r.plugin.options}, fmt.Errorf("the device plugin of %s is not there", name)
 	}
 	return plugin{client: r.plugin.client, options: r.plugin.options}, nil
 }
@@ -81,8 +82,14 @@ func (m *Manager) Allocate(
 }
 
 // PreStart implements device.Plugins.
-func (m *Manager) PreStart(ctx context.Context, name v1.ResourceName, ids []string) error {
+func (m *Manager) PreStart(ctx context.Context, name v1.ResourceName, ids []string, was bool) error {
 	p, err := m.of(name)
+	if p.options != nil {
+		was = p.options.PreStartRequired // it may be another version of the plugin by now
+	}
+	if !was {
+		return nil // a plugin that prepares nothing need not be there
+	}
 	if err != nil {
 		return err
 	}

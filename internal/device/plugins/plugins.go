@@ -96,6 +96,8 @@ type plugin struct {
 	conn    *grpc.ClientConn
 	// stop ends the goroutine that follows its list.
 	stop context.CancelFunc
+	// ended: its socket in plugins_registry has been removed, and it is not called any more.
+	ended bool
 }
 
 // remembered is how a plugin stands in Options.File, for the next podrun and for people.
@@ -107,6 +109,8 @@ type remembered struct {
 	// Lost is when the connection ended.
 	Lost          time.Time `json:"lost,omitzero"`
 	Registrations int       `json:"registrations,omitempty"`
+	// Ended is that the plugin is not to be called any more.
+	Ended bool `json:"ended,omitempty"`
 }
 
 // OnChange makes f be called after the devices that there are, or their health, have changed. f does not block.
@@ -167,7 +171,7 @@ func (m *Manager) recall() {
 			continue
 		}
 		// Its devices are what they were until it answers, or does not.
-		p := &plugin{socket: was.Socket, is: was.Is}
+		p := &plugin{socket: was.Socket, is: was.Is, ended: was.Ended}
 		m.resources[name] = &resource{plugin: p, devices: was.Devices, registrations: was.Registrations}
 		m.start(name, p)
 	}
@@ -181,7 +185,8 @@ func (m *Manager) remember() {
 	defer m.mu.Unlock()
 	all := map[v1.ResourceName]remembered{}
 	for name, r := range m.resources {
-		all[name] = remembered{r.plugin.socket, r.plugin.is, r.lost.IsZero(), r.devices, r.lost, r.registrations}
+		p := r.plugin
+		all[name] = remembered{p.socket, p.is, r.lost.IsZero(), r.devices, r.lost, r.registrations, p.ended}
 	}
 	text, err := json.Marshal(all)
 	if err == nil {
@@ -270,19 +275,20 @@ func (m *Manager) Connect(ctx context.Context, name v1.ResourceName, at string) 
 	return nil
 }
 
-// Disconnect ends the contact with the plugin of a resource, and reports that it was the one at the socket. The
-// resource is forgotten.
+// Disconnect ends the contact with the plugin of a resource, and reports that it was the one at the socket. Its devices
+// are unhealthy until the resource is forgotten, as when the connection is lost.
 func (m *Manager) Disconnect(name v1.ResourceName, socket string) bool {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	r := m.resources[name]
-	if r == nil || r.plugin.socket != socket {
-		m.mu.Unlock()
+	if r == nil || r.plugin.socket != socket || r.plugin.ended {
 		return false
 	}
-	r.plugin.stop()
-	delete(m.resources, name)
-	m.mu.Unlock()
-	m.change()
+	p := r.plugin
+	if p.ended = true; p.conn != nil {
+		_ = p.conn.Close() // list notices, and closes it again
+		p.conn, p.client = nil, nil
+	}
 	return true
 }
 
@@ -329,20 +335,31 @@ func (m *Manager) follow(ctx context.Context, name v1.ResourceName, p *plugin) {
 	}
 }
 
+// errEnded is that a plugin is not to be called any more.
+var errEnded = errors.New("its socket in plugins_registry has been removed")
+
 // list passes on what the plugin lists until the connection ends.
 func (m *Manager) list(ctx context.Context, name v1.ResourceName, p *plugin) error {
 	m.mu.Lock()
-	conn, client := p.conn, p.client
+	conn, client, ended := p.conn, p.client, p.ended
 	m.mu.Unlock()
+	if ended {
+		return errEnded
+	}
 	if conn == nil {
 		again := &plugin{socket: p.socket, is: p.is}
 		if err := again.dial(ctx); err != nil {
 			return err
 		}
 		m.mu.Lock()
-		p.is, p.conn, p.client, p.options = again.is, again.conn, again.client, again.options
-		conn, client = p.conn, p.client
+		conn, client, ended = again.conn, again.client, p.ended
+		if !ended {
+			p.is, p.conn, p.client, p.options = again.is, again.conn, again.client, again.options
+		}
 		m.mu.Unlock()
+		if ended {
+			return errors.Join(errEnded, conn.Close())
+		}
 	}
 	defer func() {
 		m.mu.Lock()

@@ -233,7 +233,7 @@ func TestLife(t *testing.T) {
 	if got, preStart, err := m.Allocate(t.Context(), gpu, []string{"a"}); err != nil || got.Envs["GPU"] != "yes" || !preStart {
 		t.Errorf("%v, %v, %v", got, preStart, err)
 	}
-	if err := m.PreStart(t.Context(), gpu, []string{"a"}); err != nil {
+	if err := m.PreStart(t.Context(), gpu, []string{"a"}, false); err != nil {
 		t.Error(err)
 	}
 	if got := p.calls(); got != "prefer 1 of [a b] with [b]; allocate [a]; start [a]" {
@@ -277,10 +277,63 @@ func TestLife(t *testing.T) {
 	q.list("c")
 	m.await(t, "c")
 	known("[{example.com/gpu " + filepath.Join(m.dir, "other.sock") + " true map[c:{true []}] 0001-01-01 00:00:00 +0000 UTC 3}]")
-	m.Disconnect(gpu, filepath.Join(m.dir, "gpu.sock")) // not the one in use
+	if m.Disconnect(gpu, filepath.Join(m.dir, "gpu.sock")) { // not the one in use
+		t.Error("the one in use is disconnected")
+	}
 	m.await(t, "c")
-	m.Disconnect(gpu, filepath.Join(m.dir, "other.sock"))
+	// Its socket in plugins_registry is removed: as when it is killed, but it is not called again, also not after a restart.
+	if !m.Disconnect(gpu, filepath.Join(m.dir, "other.sock")) {
+		t.Error("the one in use is not disconnected")
+	}
+	m.await(t, "-c")
+	m.end()
+	m = run(t, dir)
+	time.Sleep(retry + retry/2)
+	m.await(t, "-c")
+	m.mu.Lock()
+	m.resources[gpu].lost = time.Now().Add(-graceOfLost)
+	m.mu.Unlock()
 	m.await(t, "none")
+}
+
+// TestPreStart: the plugin that is there now says whether it prepares devices; if none is there, the last one that was.
+func TestPreStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	m := run(t, dir)
+	var p *standIn
+	serve := func(required bool) {
+		t.Helper()
+		p = begin(t, filepath.Join(m.dir, "gpu.sock"), &v1beta1.DevicePluginOptions{PreStartRequired: required})
+		p.list("a")
+		if err := m.register(t, request("gpu.sock")); err != nil {
+			t.Fatal(err)
+		}
+		m.await(t, "a")
+	}
+	expect := func(was bool, called, err string) {
+		t.Helper()
+		got := m.PreStart(t.Context(), gpu, []string{"a"}, was)
+		if p.calls() != called || (got == nil) != (err == "") || got != nil && !strings.Contains(got.Error(), err) {
+			t.Errorf("%v, and called: %q", got, p.calls())
+		}
+	}
+	serve(true)
+	expect(false, "start [a]", "")
+	serve(false)
+	expect(true, "", "")
+	p.server.Stop()
+	m.await(t, "-a")
+	expect(true, "", "")
+	serve(true)
+	p.server.Stop()
+	m.await(t, "-a")
+	expect(false, "", "is not there")
+	m.end()
+	m = run(t, dir) // it has not answered this podrun
+	m.await(t, "-a")
+	expect(false, "", "")
+	expect(true, "", "is not there")
 }
 
 // TestAnotherAtTheSocket: a plugin at the socket of a former one has what it registers, and not what the former one had:

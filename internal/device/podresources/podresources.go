@@ -65,9 +65,8 @@ func (s *Server) List(
 		return nil, err
 	}
 	out := &podresources.ListPodResourcesResponse{}
-	near := s.o.Devices.All()
 	for _, p := range all {
-		out.PodResources = append(out.PodResources, s.of(p, near))
+		out.PodResources = append(out.PodResources, s.of(p))
 	}
 	return out, nil
 }
@@ -82,7 +81,7 @@ func (s *Server) Get(
 	}
 	for _, p := range all {
 		if p.Name == r.PodName && p.Namespace == r.PodNamespace {
-			return &podresources.GetPodResourcesResponse{PodResources: s.of(p, s.o.Devices.All())}, nil
+			return &podresources.GetPodResourcesResponse{PodResources: s.of(p)}, nil
 		}
 	}
 	return nil, status.Errorf(codes.NotFound, "pod %s in namespace %s is not on this node", r.PodName, r.PodNamespace)
@@ -107,11 +106,13 @@ func (s *Server) GetAllocatableResources(
 }
 
 // of returns what a pod has.
-func (s *Server) of(
-	p device.Pod, near map[v1.ResourceName]map[string]device.Plugged,
-) *podresources.PodResources {
+func (s *Server) of(p device.Pod) *podresources.PodResources {
 	out := &podresources.PodResources{Name: p.Name, Namespace: p.Namespace}
 	held := s.o.Devices.HeldBy(p.Sandbox, p.Pod)
+	var near map[v1.ResourceName]map[string][]int64
+	if len(held) > 0 {
+		near = device.NUMA(s.o.Devices, p.Sandbox)
+	}
 	add := func(c *v1.Container) {
 		of := &podresources.ContainerResources{Name: c.Name}
 		for _, name := range slices.Sorted(maps.Keys(held[c.Name])) {
@@ -120,7 +121,7 @@ func (s *Server) of(
 				continue
 			}
 			for _, id := range held[c.Name][name] {
-				of.Devices = append(of.Devices, entries(name, id, near[name][id].NUMA)...)
+				of.Devices = append(of.Devices, entries(name, id, near[name][id])...)
 			}
 		}
 		out.Containers = append(out.Containers, of)

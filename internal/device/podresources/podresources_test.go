@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,9 +29,15 @@ import (
 const gpu = v1.ResourceName("example.com/gpu")
 
 // standIn are plugins with two devices, one of them near to two NUMA nodes, and one that is unhealthy.
-type standIn struct{ device.Plugins }
+type standIn struct {
+	device.Plugins
+	gone *atomic.Bool
+}
 
-func (standIn) Devices() map[v1.ResourceName]map[string]device.Plugged {
+func (s standIn) Devices() map[v1.ResourceName]map[string]device.Plugged {
+	if s.gone.Load() {
+		return map[v1.ResourceName]map[string]device.Plugged{gpu: {"c": {}}}
+	}
 	return map[v1.ResourceName]map[string]device.Plugged{gpu: {
 		"a": {Healthy: true, NUMA: []int64{0, 1}}, "b": {Healthy: true}, "c": {},
 	}}
@@ -65,9 +72,9 @@ func written(p *podresources.PodResources) string {
 
 func TestServer(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir, gone := t.TempDir(), new(atomic.Bool)
 	d := device.New(device.Options{
-		Dirs: layout.Dirs{Run: dir}, Plugins: standIn{}, Named: map[v1.ResourceName][]string{"example.com/log": {"v/c=0"}},
+		Dirs: layout.Dirs{Run: dir}, Plugins: standIn{gone: gone}, Named: map[v1.ResourceName][]string{"example.com/log": {"v/c=0"}},
 		Present: func() (map[string]bool, error) { return map[string]bool{"s": true}, nil },
 		CPUs:    device.CPUs{Static: true, All: cpuset.New(0, 1, 2), Reserved: cpuset.New(0)},
 	})
@@ -113,6 +120,12 @@ func TestServer(t *testing.T) {
 	if got := written(one.GetPodResources()); err != nil || got != want {
 		t.Errorf("%s, %v\nwant %s", got, err, want)
 	}
+	gone.Store(true) // what it does not list any more is where it was
+	one, err = client.Get(t.Context(), &podresources.GetPodResourcesRequest{PodName: "web-n", PodNamespace: "default"})
+	if got := written(one.GetPodResources()); err != nil || got != want {
+		t.Errorf("%s, %v\nwant %s", got, err, want)
+	}
+	gone.Store(false)
 	_, err = client.Get(t.Context(), &podresources.GetPodResourcesRequest{PodName: "web-n", PodNamespace: "other"})
 	if status.Code(err) != codes.NotFound {
 		t.Errorf("of another namespace: %v", err)

@@ -93,7 +93,7 @@ func (p *plugin) Allocate(_ context.Context, _ v1.ResourceName, ids []string) (
 func (p *plugin) OnChange(func()) {}
 
 // PreStart implements device.Plugins.
-func (p *plugin) PreStart(_ context.Context, _ v1.ResourceName, ids []string) error {
+func (p *plugin) PreStart(_ context.Context, _ v1.ResourceName, ids []string, _ bool) error {
 	return p.call("PreStart", ids)
 }
 
