@@ -44,7 +44,7 @@ func (p *Provisioner) Bound(
 	case err != nil:
 		return nil, err
 	case found && made.Deleting:
-		return nil, fmt.Errorf("the volume of the claim %s is being deleted (podrun volumes rm)", key)
+		return nil, isDeleted(key, made.Driver)
 	case found && made.Handle != "":
 		return made.persistentVolume(), nil
 	}
@@ -107,6 +107,12 @@ func (p *Provisioner) wanted(all pod.Objects, key pod.Key, begun bool) (Volume, 
 		return Volume{}, err
 	}
 	return newVolume(key, &claim.Spec, class)
+}
+
+// isDeleted returns the error of a pod that waits for the end of a removal.
+func isDeleted(claim pod.Key, driver string) error {
+	return fmt.Errorf("the volume of the claim %s is being deleted; if that does not end, run %s again when the driver %s "+
+		"is back: then the pod gets a new volume", claim, command(claim), driver)
 }
 
 // isDirectory reports whether the claim has a directory.

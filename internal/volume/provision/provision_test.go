@@ -430,7 +430,7 @@ func TestRemove(t *testing.T) {
 	test.Must(t, os.Remove(m.driver.Path("fail-DeleteVolume")))
 	// The driver does not answer: nobody gets the volume, and it is deleted the next time.
 	m.fail("DeleteVolume", codes.Unavailable)
-	if _, _, err := Remove(t.Context(), m.dirs, claim, free); err == nil || !strings.Contains(err.Error(), "when this is done again") {
+	if _, _, err := Remove(t.Context(), m.dirs, claim, free); err == nil || !strings.Contains(err.Error(), "run podrun volumes rm data -n ns again when the driver is back") {
 		t.Error(err)
 	}
 	m.fails("is being deleted")
@@ -445,6 +445,50 @@ func TestRemove(t *testing.T) {
 	m.fail("DeleteVolume", codes.NotFound)
 	if _, _, err := Remove(t.Context(), m.dirs, claim, free); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestUnfinishedRemoval: a pod comes back while its volume is being deleted and the driver is down. It waits for the
+// removal, and the removal does not wait for it.
+func TestUnfinishedRemoval(t *testing.T) {
+	m := newMachine(t)
+	first := m.made()
+	m.fail("DeleteVolume", codes.Unavailable)
+	if _, _, err := Remove(t.Context(), m.dirs, claim, free); err == nil {
+		t.Fatal("the driver answers")
+	}
+	m.fails("run podrun volumes rm data -n ns again when the driver " + driverName + " is back")
+	waits := func() error { return errors.New("in use by a pod that waits") }
+	if _, _, err := Remove(t.Context(), m.dirs, claim, waits); err == nil || !strings.Contains(err.Error(), "again when the driver is back") {
+		t.Errorf("the driver is down: %v", err)
+	}
+	m.fail("DeleteVolume", codes.OK)
+	if found, _, err := Remove(t.Context(), m.dirs, claim, waits); !found || err != nil || m.volumes() != 0 {
+		t.Errorf("%v, %v, %d volumes", found, err, m.volumes())
+	}
+	if second := m.made(); second == first {
+		t.Error("made again")
+	}
+}
+
+// TestKilledRemoval: the command was killed before it was sure that no pod has the claim. A pod may have the volume, and
+// keeps it: the driver was not called.
+func TestKilledRemoval(t *testing.T) {
+	m := newMachine(t)
+	first := m.made()
+	v, _, err := Read(m.dirs, claim)
+	test.Must(t, err)
+	v.Deleting = true
+	test.Must(t, save(m.dirs, v))
+	m.fails("is being deleted")
+	used := errors.New("in use")
+	if _, _, err := Remove(t.Context(), m.dirs, claim, func() error { return used }); !errors.Is(err, used) || m.made() != first {
+		t.Error(err)
+	}
+	v.Deleting = true
+	test.Must(t, save(m.dirs, v))
+	if _, _, err := Remove(t.Context(), m.dirs, claim, free); err != nil || m.volumes() != 0 {
+		t.Errorf("%v, %d volumes", err, m.volumes())
 	}
 }
 
@@ -465,7 +509,7 @@ func TestKept(t *testing.T) {
 	m.fails("CreateVolume")
 	v, _, err := Read(m.dirs, claim)
 	test.Must(t, err)
-	if _, kept, err := Remove(t.Context(), m.dirs, claim, free); !strings.Contains(kept, "not known whether its driver "+driverName+" has made "+v.Name) || err != nil {
+	if _, kept, err := Remove(t.Context(), m.dirs, claim, free); !strings.Contains(kept, "its driver "+driverName+" may have made a volume "+v.Name) || err != nil {
 		t.Errorf("%q, %v", kept, err)
 	}
 }

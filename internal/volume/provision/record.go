@@ -38,9 +38,11 @@ type Volume struct {
 	Context map[string]string `json:"context,omitempty"`
 	Size    int64             `json:"size,omitempty"`
 	Asked
-	// Retain: the driver keeps the volume when it is removed here. Deleting: it is to be deleted.
+	// Retain: the driver keeps the volume when it is removed here. Deleting: it is to be deleted, and no pod gets it.
+	// Unused: no pod had the claim after that was recorded, and the driver may have been asked.
 	Retain   bool `json:"retain,omitempty"`
 	Deleting bool `json:"deleting,omitempty"`
+	Unused   bool `json:"unused,omitempty"`
 }
 
 // Asked is what a driver was asked for, from the claim and its class as they were, and will be told.
@@ -176,7 +178,7 @@ func begin(dirs layout.Dirs, v Volume) (kept Volume, err error) {
 		case err != nil:
 			return err
 		case found && before.Deleting:
-			return fmt.Errorf("the volume of the claim %s is being deleted", v.Key())
+			return isDeleted(v.Key(), v.Driver)
 		case found && (before.Handle != "" || before.Driver != v.Driver):
 			kept = before
 			return nil
