@@ -8,7 +8,7 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/names"
-	"podrun.io/podrun/internal/volume"
+	"podrun.io/podrun/internal/volume/claims"
 )
 
 func volumesCommand(a *app) *cobra.Command {
@@ -34,7 +34,7 @@ func volumesCommand(a *app) *cobra.Command {
 			}
 			var errs []error
 			for _, name := range names {
-				kept, err := volume.RemoveClaim(c.Context(), a.Dirs(), namespace, name)
+				kept, err := claims.Remove(c.Context(), a.Dirs(), namespace, name)
 				if err == nil {
 					_, err = fmt.Fprintf(a.Out, "volume %s/%s removed%s\n", namespace, name, kept)
 				}

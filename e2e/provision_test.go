@@ -58,7 +58,7 @@ func TestStorageClass(t *testing.T) {
 	if made := calls(state, "CreateVolume"); made != 3 {
 		t.Errorf("%d volumes were made, want 3", made)
 	}
-	if got := n.ok("get", "volumes", "-o", "wide"); !strings.Contains(got, name+" pvc-") || strings.Count(got, "pvc-") != 3 {
+	if got := n.ok("get", "volumes", "-o", "wide"); strings.Count(got, " "+name+" ") != 3 || strings.Count(got, " Bound ") != 3 || strings.Count(got, " fast ") != 3 {
 		t.Errorf("get volumes:\n%s", got)
 	}
 	if r := n.run("volumes", "rm", "data"); r.code != 1 || !strings.Contains(r.stderr, "in use by pod ") {

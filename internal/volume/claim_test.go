@@ -15,6 +15,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/treetest"
+	"podrun.io/podrun/internal/volume/claims"
 	"podrun.io/podrun/internal/volume/fsgroup"
 )
 
@@ -55,15 +56,15 @@ func TestClaims(t *testing.T) {
 	for _, file := range []string{"checkpoint.json", "pod.json"} { // pod.json: of a pod that is not adopted yet
 		manifest := f.root + "/pods/u1/" + file
 		write(t, manifest, uses)
-		all, err := Claims(f.dirs())
+		all, err := claims.List(f.dirs())
 		if err != nil || len(all) != 1 || all[0].Name != "data" || strings.Join(all[0].Pods, " ") != "web-node1" {
 			t.Errorf("%s: %+v, %v", file, all, err)
 		}
-		if _, err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); !errors.Is(err, ErrInUse) {
+		if _, err := claims.Remove(t.Context(), f.dirs(), "default", "data"); !errors.Is(err, claims.ErrInUse) {
 			t.Errorf("%s: a volume in use: %v", file, err)
 		}
 		write(t, manifest, "{")
-		if _, err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); err == nil {
+		if _, err := claims.Remove(t.Context(), f.dirs(), "default", "data"); err == nil {
 			t.Errorf("%s: removed though it is not known whether it is in use", file)
 		}
 		if err := os.Remove(manifest); err != nil {
@@ -73,7 +74,7 @@ func TestClaims(t *testing.T) {
 	if b, err := os.ReadFile(dir + "/file"); err != nil || string(b) != "kept" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if _, err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); err != nil {
+	if _, err := claims.Remove(t.Context(), f.dirs(), "default", "data"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(f.root + "/claims/default"); !errors.Is(err, os.ErrNotExist) {
@@ -83,7 +84,7 @@ func TestClaims(t *testing.T) {
 		t.Errorf("outside: %q, %v", b, err)
 	}
 	for _, name := range []string{"data", "..", ".", "../default", "", ".going-data"} {
-		if _, err := RemoveClaim(t.Context(), f.dirs(), "default", name); !errors.Is(err, ErrNoVolume) {
+		if _, err := claims.Remove(t.Context(), f.dirs(), "default", name); !errors.Is(err, claims.ErrNoVolume) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -100,7 +101,7 @@ func TestMountedClaimStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount(dir, 0)
-	if _, err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); err == nil || !strings.Contains(err.Error(), "is mounted") {
+	if _, err := claims.Remove(t.Context(), f.dirs(), "default", "data"); err == nil || !strings.Contains(err.Error(), "is mounted") {
 		t.Error(err)
 	}
 	if b, err := os.ReadFile(outside + "/file"); err != nil || string(b) != "mine" {
@@ -123,9 +124,9 @@ func TestClaimMade(t *testing.T) {
 	if err := os.Chtimes(dir, later, later); err != nil {
 		t.Fatal(err)
 	}
-	claims, err := Claims(f.dirs())
-	if err != nil || len(claims) != 1 || claims[0].Made.After(time.Now()) {
-		t.Errorf("%+v, %v", claims, err)
+	all, err := claims.List(f.dirs())
+	if err != nil || len(all) != 1 || all[0].Made.After(time.Now()) {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
 
@@ -251,7 +252,7 @@ func TestDeepClaim(t *testing.T) {
 	}); err != nil || given != 3*depth {
 		t.Errorf("given: %d files, %v", given, err)
 	}
-	if _, err := RemoveClaim(treetest.Timely(t), f.dirs(), "default", "data"); err != nil {
+	if _, err := claims.Remove(treetest.Timely(t), f.dirs(), "default", "data"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -341,5 +342,17 @@ func TestClaimsGroupRace(t *testing.T) {
 		if err := unix.Lstat(path, &st); err != nil || st.Gid == 4242 || st.Mode&0o020 != 0 {
 			t.Errorf("%s: group %d, mode %o, %v", path, st.Gid, st.Mode, err)
 		}
+	}
+}
+
+// TestKilledRemoval: the command was killed when it had renamed the directory. It is finished when it is given again.
+func TestKilledRemoval(t *testing.T) {
+	f := newFixture(t)
+	write(t, f.root+"/claims/default/.going-data/file", "")
+	if _, err := claims.Remove(t.Context(), f.dirs(), "default", "data"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(f.root + "/claims/default"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/volume/claims"
 )
 
 // TestPersistentVolumes: a claim is the volume whose document names it, or that its own one names, and else a directory.
@@ -86,5 +88,73 @@ func TestPersistentVolumes(t *testing.T) {
 		if err != nil || !slices.ContainsFunc(got, func(m pod.Mount) bool { return strings.HasSuffix(m.HostPath, c.path) }) {
 			t.Errorf("%s: %+v, %v, want %s", name, got, err, c.path)
 		}
+	}
+}
+
+// TestLostVolume: the document of a claim's PersistentVolume is gone, or cannot be read. The claim does not become a
+// directory: its pods would write to the wrong one. Another document, or the user's command, ends that.
+func TestLostVolume(t *testing.T) {
+	host, other := t.TempDir(), t.TempDir()
+	f := newFixture(t)
+	volumeAt := func(name, path string) map[string]*v1.PersistentVolume {
+		v := &v1.PersistentVolume{}
+		v.Name = name
+		v.Spec.ClaimRef = &v1.ObjectReference{Namespace: "default", Name: "data"}
+		v.Spec.HostPath = &v1.HostPathVolumeSource{Path: path}
+		return map[string]*v1.PersistentVolume{name: v}
+	}
+	setup := func(volumes map[string]*v1.PersistentVolume) (string, error) {
+		got, err := f.Volumes.Setup(t.Context(), pod.Inside{
+			Pod: podWith(claimed("data")), Container: mounting(mountV), Objects: pod.Objects{Volumes: volumes},
+		})
+		if err != nil {
+			return "", err
+		}
+		return got[0].HostPath, nil
+	}
+	if path, err := setup(volumeAt("pv", host)); err != nil || path != host {
+		t.Fatal(path, err)
+	}
+	for range 2 {
+		_, err := setup(nil)
+		if err == nil || !strings.Contains(err.Error(), `the claim default/data has the PersistentVolume "pv", which no manifest has`) {
+			t.Error(err)
+		}
+	}
+	if path, err := setup(volumeAt("other", other)); err != nil || path != other {
+		t.Error(path, err)
+	}
+	all, err := claims.List(f.dirs())
+	if err != nil || len(all) != 1 || all[0].Volume != "other" || all[0].Path != other || all[0].Status != claims.Bound {
+		t.Errorf("%+v, %v", all, err)
+	}
+	record := filepath.Join(layout.ClaimBindings(f.dirs()), "*.json")
+	files, err := filepath.Glob(record)
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, files[0], "{")
+	if _, err := setup(nil); err == nil || !strings.Contains(err.Error(), "reading the record") {
+		t.Error(err)
+	}
+	write(t, files[0], string(text))
+	uses := f.root + "/pods/u1/checkpoint.json"
+	write(t, uses, `{"pod":{"metadata":{"name":"a","namespace":"default"},"spec":{"containers":null,"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}}]}}}`)
+	if _, err := claims.Remove(t.Context(), f.dirs(), "default", "data"); !errors.Is(err, claims.ErrInUse) {
+		t.Error(err)
+	}
+	if err := os.Remove(uses); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := claims.Remove(t.Context(), f.dirs(), "default", "data")
+	if _, gone := os.Stat(host); err != nil || gone != nil || !strings.Contains(kept, `the PersistentVolume "other" keeps its data`) {
+		t.Error(kept, err, gone)
+	}
+	if path, err := setup(nil); err != nil || path != f.root+"/claims/default/data" {
+		t.Error(path, err)
 	}
 }

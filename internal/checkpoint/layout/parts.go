@@ -32,6 +32,9 @@ func CSIVolumes(d Dirs) string { return filepath.Join(d.Root, "csi") }
 // CSIClaims returns the directory that has a file for each claim whose volume a CSI driver has made.
 func CSIClaims(d Dirs) string { return filepath.Join(CSIVolumes(d), "claims") }
 
+// ClaimBindings returns the directory that has a file for each claim that had a PersistentVolume of the manifests.
+func ClaimBindings(d Dirs) string { return filepath.Join(CSIVolumes(d), "bindings") }
+
 // Users returns the path at which a sandbox's user namespace is pinned, if it has one.
 func (f SandboxFiles) Users(id string) string { return filepath.Join(f.Dir(), id, "user") }
 

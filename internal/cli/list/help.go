@@ -12,8 +12,10 @@ const (
 		"daemonsets and replicasets; those of podrun once are listed as long as they have pods. get jobs shows\n" +
 		"what has become of the Jobs of serve, also when their pods are gone. get jobs,pods lists several types,\n" +
 		"and get all pods and workloads. -f lists what the manifest has: a Deployment, not its pods.\n\n" +
-		"get volumes lists the volumes of persistentVolumeClaims and the pods that use them. get plugins lists the\n" +
-		"plugins that serve --plugins knows. get events is the same as podrun events."
+		"get volumes lists the persistentVolumeClaims that pods have and those that have a volume: a PersistentVolume,\n" +
+		"what a CSI driver has made, or a directory. -o wide shows the driver and its name for the volume, or the path.\n" +
+		"podrun volumes rm removes them.\n\n" +
+		"get plugins lists the plugins that serve --plugins knows. get events is the same as podrun events."
 
 	Example = "  podrun get pods\n  podrun get volumes -A\n  podrun get deployment web\n  podrun get jobs\n" +
 		"  podrun get pods -A -o wide\n  podrun get pod web -o yaml\n  podrun get pods -l app=web -w\n" +

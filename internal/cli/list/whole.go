@@ -2,18 +2,20 @@ package list
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/status/plugins"
-	"podrun.io/podrun/internal/volume"
+	"podrun.io/podrun/internal/volume/claims"
 )
 
 // Whole lists what is listed all at once, which is not of pods: volumes or plugins, as the resource type says.
@@ -37,40 +39,68 @@ func printed[T any](l *Lister, o Options, all []T, what string, columns printers
 	return columns.Print(l.Streams.Out, all)
 }
 
-// volumes lists the volumes of persistentVolumeClaims of the selected namespaces.
+// volumes lists the persistentVolumeClaims of the selected namespaces and their volumes. What cannot be read does not
+// keep the others from being listed.
 func (l *Lister) volumes(o Options) error {
-	all, err := volume.Claims(l.Reader.Dirs)
-	if err != nil {
-		return err
-	}
-	selected := []volume.Claim{}
+	all, unread := claims.List(l.Reader.Dirs)
+	selected := []claims.Claim{}
 	for _, claim := range all {
 		if o.Selection.AllNamespaces || claim.Namespace == o.Selection.Namespace {
 			selected = append(selected, claim)
 		}
 	}
-	header := []string{"NAME", "AGE", "PODS"}
+	header := []string{"NAME", "STATUS", "VOLUME", "STORAGECLASS", "AGE", "PODS"}
 	if o.Format.Wide() {
-		header = append(header, "PATH")
+		header = append(header, "CAPACITY", "ACCESS MODES", "MODE", "DRIVER", "PATH", "MESSAGE")
 	}
 	if o.Selection.AllNamespaces {
 		header = append([]string{"NAMESPACE"}, header...)
 	}
-	return printed(l, o, selected, "volumes", printers.List[volume.Claim]{
+	if len(selected) == 0 && unread != nil {
+		return unread
+	}
+	err := printed(l, o, selected, "volumes", printers.List[claims.Claim]{
 		Header: header,
-		Name:   func(claim volume.Claim) string { return "volume/" + claim.Name },
-		Row: func(claim volume.Claim) []string {
-			pods := printers.OrNone(strings.Join(claim.Pods, ","))
-			row := []string{claim.Name, duration.HumanDuration(time.Since(claim.Made)), pods}
-			if o.Format.Wide() {
-				row = append(row, cmp.Or(claim.Path, claim.Driver+" "+claim.Handle))
-			}
+		Name:   func(claim claims.Claim) string { return "volume/" + claim.Name },
+		Row: func(claim claims.Claim) []string {
+			row := volumeRow(claim, o.Format.Wide())
 			if o.Selection.AllNamespaces {
 				row = append([]string{claim.Namespace}, row...)
 			}
 			return row
 		},
 	})
+	return errors.Join(err, unread)
+}
+
+// accessModes are the access modes as kubectl abbreviates them.
+var accessModes = map[v1.PersistentVolumeAccessMode]string{
+	v1.ReadWriteOnce: "RWO", v1.ReadOnlyMany: "ROX", v1.ReadWriteMany: "RWX", v1.ReadWriteOncePod: "RWOP",
+}
+
+// volumeRow returns the cells of a claim but its namespace.
+func volumeRow(claim claims.Claim, wide bool) []string {
+	volume, age := claim.Volume, "<unknown>"
+	if volume == "" && claim.Path != "" {
+		volume = "<directory>"
+	}
+	if !claim.Made.IsZero() {
+		age = duration.HumanDuration(time.Since(claim.Made))
+	}
+	row := []string{
+		claim.Name, claim.Status, printers.OrNone(volume), printers.OrNone(claim.StorageClass), age,
+		printers.OrNone(strings.Join(claim.Pods, ",")),
+	}
+	if !wide {
+		return row
+	}
+	var modes []string
+	for _, mode := range claim.AccessModes {
+		modes = append(modes, cmp.Or(accessModes[mode], string(mode)))
+	}
+	return append(row, printers.OrNone(claim.Capacity), printers.OrNone(strings.Join(modes, ",")),
+		printers.OrNone(string(claim.VolumeMode)), printers.OrNone(claim.Driver),
+		printers.OrNone(cmp.Or(claim.Path, claim.Handle)), printers.OrNone(claim.Message))
 }
 
 // plugins lists the plugins that serve --plugins knows.

@@ -15,7 +15,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/status/summary"
-	"podrun.io/podrun/internal/volume"
+	"podrun.io/podrun/internal/volume/claims"
 	"podrun.io/podrun/internal/workload"
 )
 
@@ -147,12 +147,13 @@ func Conditions(args []string) []string {
 	}
 }
 
-// Volumes returns the volumes of persistentVolumeClaims in a namespace that exclude lacks.
+// Volumes returns the volumes of persistentVolumeClaims in a namespace that can be removed and that exclude lacks.
 func Volumes(dirs layout.Dirs, namespace string, exclude []string) []string {
-	claims, _ := volume.Claims(dirs)
+	all, _ := claims.List(dirs)
 	var names []string
-	for _, claim := range claims {
-		if claim.Namespace == namespace && !slices.Contains(exclude, claim.Name) {
+	for _, claim := range all {
+		none := claim.Status == claims.Pending && claim.Driver == ""
+		if claim.Namespace == namespace && !none && !slices.Contains(exclude, claim.Name) {
 			names = append(names, claim.Name)
 		}
 	}

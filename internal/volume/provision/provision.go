@@ -49,8 +49,14 @@ func (p *Provisioner) Bound(
 		return made.persistentVolume(), nil
 	}
 	bound, err := persistent.Bound(in.Objects, key)
-	if bound != nil || err != nil || !make {
+	switch {
+	case err != nil || !make:
 		return bound, err
+	case bound != nil:
+		return bound, bind(p.Dirs, key, bound)
+	}
+	if err := lost(p.Dirs, key); err != nil {
+		return nil, err
 	}
 	wanted, err := p.wanted(in.Objects, key, found)
 	switch {
@@ -112,7 +118,7 @@ func (p *Provisioner) wanted(all pod.Objects, key pod.Key, begun bool) (Volume, 
 // isDeleted returns the error of a pod that waits for the end of a removal.
 func isDeleted(claim pod.Key, driver string) error {
 	return fmt.Errorf("the volume of the claim %s is being deleted; if that does not end, run %s again when the driver %s "+
-		"is back: then the pod gets a new volume", claim, command(claim), driver)
+		"is back: then the pod gets a new volume", claim, Command(claim), driver)
 }
 
 // isDirectory reports whether the claim has a directory.

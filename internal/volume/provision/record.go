@@ -1,7 +1,6 @@
 package provision
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -112,36 +111,44 @@ func Read(dirs layout.Dirs, claim pod.Key) (v Volume, found bool, err error) {
 
 // List returns the volumes of all claims, by namespace and name. With an error these are those that can be read.
 func List(dirs layout.Dirs) ([]Volume, error) {
-	entries, err := os.ReadDir(layout.CSIClaims(dirs))
+	all, err := readAll(layout.CSIClaims(dirs), func(v Volume) string { return path(dirs, v.Key()) })
+	slices.SortFunc(all, func(a, b Volume) int { return a.Key().Compare(b.Key()) })
+	return all, err
+}
+
+// readAll returns the records in a directory, each of which is at its path. With an error these are those that can be
+// read.
+func readAll[T any](dir string, path func(T) string) (all []T, err error) {
+	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	var all []Volume
 	var errs []error
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), suffix) {
 			continue
 		}
-		var v Volume
-		text, err := os.ReadFile(filepath.Join(layout.CSIClaims(dirs), e.Name()))
+		var one T
+		at := filepath.Join(dir, e.Name())
+		text, err := os.ReadFile(at)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err == nil {
-			err = json.Unmarshal(text, &v)
+			err = json.Unmarshal(text, &one)
+		}
+		if err == nil && path(one) != at {
+			err = errors.New("it is that of another claim")
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("reading the record %s: %w", e.Name(), err))
+			errs = append(errs, fmt.Errorf("reading the record %s: %w", at, err))
 			continue
 		}
-		all = append(all, v)
+		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b Volume) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Claim, b.Claim))
-	})
 	return all, errors.Join(errs...)
 }
 

@@ -62,7 +62,7 @@ func Remove(
 		}
 		if err != nil {
 			return true, "", fmt.Errorf("%w; the removal is not finished, and no pod gets the volume: run %s again when the "+
-				"driver is back", err, command(claim))
+				"driver is back", err, Command(claim))
 		}
 	}
 	late := false
@@ -71,13 +71,15 @@ func Remove(
 		return !late
 	})
 	if err == nil && late {
-		err = fmt.Errorf("its driver has made it just now; run %s again", command(claim))
+		err = fmt.Errorf("its driver has made it just now; run %s again", Command(claim))
 	}
 	return true, kept, err
 }
 
-// command returns the command that removes the volume of a claim.
-func command(claim pod.Key) string { return "podrun volumes rm " + claim.Name + " -n " + claim.Namespace }
+// Command returns the command that removes the volume of a claim.
+func Command(claim pod.Key) string {
+	return "podrun volumes rm " + claim.Name + " -n " + claim.Namespace
+}
 
 // setDeleting records that a volume that nobody uses is to be deleted. A mark that a killed command has left, before
 // it was sure that nobody uses the volume, goes if a pod has the claim by now: the driver was not called.

@@ -1,0 +1,108 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/volume/provision"
+)
+
+// ErrInUse reports that a pod uses the volume.
+var ErrInUse = errors.New("in use")
+
+// ErrNoVolume reports that there is no such volume.
+var ErrNoVolume = errors.New("no such volume")
+
+// Remove removes a volume and its content. It fails with ErrInUse if a pod uses it and with
+// ErrNoVolume if it does not exist. Kept says what its driver keeps, after a semicolon; "" if nothing.
+func Remove(ctx context.Context, dirs layout.Dirs, namespace, name string) (kept string, err error) {
+	dir := dirs.Claim(namespace, name)
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("removing volume %s/%s: %w", namespace, name, err)
+	}
+	if !isName(namespace) || !isName(name) {
+		return fail(ErrNoVolume)
+	}
+	free := func() error {
+		using, err := users(dirs)
+		if pods := using[pod.Key{Namespace: namespace, Name: name}]; len(pods) > 0 {
+			return fmt.Errorf("%w by pod %s, which must be removed first", ErrInUse, strings.Join(pods, ", "))
+		}
+		return err
+	}
+	claim := pod.Key{Namespace: namespace, Name: name}
+	found, kept, err := provision.Remove(ctx, dirs, claim, free)
+	if !found && err == nil {
+		found, kept, err = provision.Unbind(dirs, claim, free)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if found {
+		return kept, nil
+	}
+	if err := removeDirectory(ctx, dir, free); err != nil {
+		return fail(err)
+	}
+	return "", nil
+}
+
+// isName reports whether the claim's name can be that of a directory of podrun's.
+func isName(s string) bool {
+	return s != "" && !strings.HasPrefix(s, ".") && !strings.ContainsAny(s, "/\x00")
+}
+
+// removeDirectory removes a claim that is a directory.
+func removeDirectory(ctx context.Context, dir string, free func() error) error {
+	going := filepath.Join(filepath.Dir(dir), ".going-"+filepath.Base(dir))
+	is := func(path string) bool {
+		info, err := os.Lstat(path)
+		return err == nil && info.IsDir()
+	}
+	if !is(dir) && !is(going) { // the latter is what a command that was killed has left
+		return ErrNoVolume
+	}
+	if err := errors.Join(free(), sys.NotMounted(dir)); err != nil {
+		return err
+	}
+	if err := removeTree(ctx, going); err != nil {
+		return err
+	}
+	switch err := os.Rename(dir, going); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	}
+	// A pod that was created in the meantime uses this volume, or has created an empty one in its
+	// place, which the rename replaces.
+	if err := free(); err != nil {
+		return errors.Join(err, os.Rename(going, dir))
+	}
+	if err := removeTree(ctx, going); err != nil {
+		return err
+	}
+	err := os.Remove(filepath.Dir(dir))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
+}
+
+// removeTree removes a directory in which nothing is mounted. Symbolic links in it are removed, not
+// followed.
+func removeTree(ctx context.Context, dir string) error {
+	if err := sys.NotMounted(dir); err != nil {
+		return err
+	}
+	return sys.RemoveTree(ctx, dir)
+}
