@@ -51,7 +51,7 @@ func argCount(minArgs, maxArgs int) cobra.PositionalArgs {
 // unknownCommand returns the error that c has no command args[0], with what podrun has in its place.
 func unknownCommand(c *cobra.Command, args []string) error {
 	err := fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
-	if text := cli.InsteadOf(args[0], args[1:]...); text != "" && !c.HasParent() {
+	if text := cli.InsteadIn(c.CommandPath(), args); text != "" {
 		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: text}
 	}
 	return usage(c, fmt.Errorf("%w%s", err, similar(c, args[0])))

@@ -30,6 +30,28 @@ var instead = []struct{ commands, text string }{
 	{"rmi", "podrun images rm IMAGE removes an image"},
 }
 
+// insteadOfSub says what podrun has in place of subcommands that its commands do not have.
+var insteadOfSub = []struct{ command, subcommands, text string }{
+	{"volumes", "list ls get inspect describe show", "podrun get volumes lists volumes, -o wide with all that is known of them"},
+	{"volumes", "delete remove del prune", "podrun volumes rm NAME removes a volume"},
+	{"volumes", "create add", "a volume is made for the first pod whose manifest has its persistentVolumeClaim"},
+}
+
+// InsteadIn returns what podrun has in place of what a command, "podrun" or "podrun volumes", does not have, or "" if
+// nothing is known.
+func InsteadIn(command string, args []string) string {
+	_, within, isSub := strings.Cut(command, " ")
+	if !isSub {
+		return InsteadOf(args[0], args[1:]...)
+	}
+	for _, i := range insteadOfSub {
+		if i.command == within && slices.Contains(strings.Fields(i.subcommands), args[0]) {
+			return i.text
+		}
+	}
+	return ""
+}
+
 // insteadOfFlags says what podrun has in place of flags of kubectl and the kubelet that it does not have.
 var insteadOfFlags = []struct{ flags, text string }{
 	{"kubeconfig context cluster user server token as request-timeout", "podrun has no API server: it reads the state of this machine"},

@@ -37,8 +37,22 @@ var instead = []struct{ kinds, text string }{
 	{"pv persistentvolume persistentvolumes", "podrun get volumes lists the volumes of persistentVolumeClaims"},
 }
 
+// onlyListed says how something is listed that is neither a pod nor a workload, and that other commands, and names, are
+// not for; "" if that is not so.
+func onlyListed(kind string) string {
+	for what, is := range map[string]func(string) bool{"volumes": IsVolumes, "plugins": IsPlugins, "events": IsEvents} {
+		if is(strings.ToLower(kind)) {
+			return fmt.Sprintf("%s are not named or described one by one: podrun get %s -o wide lists all of them", what, what)
+		}
+	}
+	return ""
+}
+
 // insteadOf says what podrun has in place of a resource type that it does not know.
 func insteadOf(kind string) string {
+	if text := onlyListed(kind); text != "" {
+		return text
+	}
 	for _, i := range instead {
 		if slices.Contains(strings.Fields(i.kinds), strings.ToLower(kind)) {
 			return i.text
@@ -83,6 +97,9 @@ func PodNames(args []string) ([]string, error) {
 	var names []string
 	for _, arg := range args {
 		kind, name, _ := strings.Cut(arg, "/")
+		if text := onlyListed(kind); text != "" {
+			return nil, fmt.Errorf("unknown resource %q: %s", arg, text)
+		}
 		if !IsPods(kind) || name == "" {
 			return nil, fmt.Errorf("unknown resource %q: must be pod/NAME", arg)
 		}
