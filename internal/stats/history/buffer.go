@@ -47,8 +47,8 @@ func (r *buffer) series(of Of, newest int64) Series {
 		if len(out.CPU) == 0 && cpu == 0 && memory == 0 {
 			continue
 		}
-		out.CPU = append(out.CPU, cpu.value(1e-3)) // millionths of a processor
-		out.Memory = append(out.Memory, memory.value(1<<10))
+		out.CPU = append(out.CPU, cpu.value()/1e3) // millionths of a processor
+		out.Memory = append(out.Memory, memory.value()*(1<<10))
 	}
 	return out
 }
@@ -68,14 +68,14 @@ func encode(v uint64) code {
 	return code(min(exponent<<fraction|v, 1<<16-2) + 1)
 }
 
-// value returns the number in units of unit; negative if there is none.
-func (c code) value(unit float64) float64 {
+// value returns the number; negative if there is none.
+func (c code) value() float64 {
 	if c == 0 {
 		return -1
 	}
 	v := uint64(c - 1)
 	if exponent := v >> fraction; exponent > 0 {
-		return float64((v&(1<<fraction-1)|1<<fraction)<<(exponent-1)) * unit
+		return float64((v&(1<<fraction-1)|1<<fraction)<<(exponent-1))
 	}
-	return float64(v) * unit
+	return float64(v)
 }

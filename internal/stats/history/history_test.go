@@ -27,19 +27,19 @@ func TestSize(t *testing.T) {
 func TestCodes(t *testing.T) {
 	for range 1000 {
 		v := rand.Uint64() >> rand.IntN(64) & (1<<50 - 1)
-		if got := encode(v).value(1); math.Abs(got-float64(v)) > float64(v)/1024 || got < 0 {
+		if got := encode(v).value(); math.Abs(got-float64(v)) > float64(v)/1024 || got < 0 {
 			t.Fatalf("%d became %f", v, got)
 		}
 	}
 	for _, v := range []uint64{0, 1, 1023, 1024, 2047} {
-		if got := encode(v).value(1); got != float64(v) {
+		if got := encode(v).value(); got != float64(v) {
 			t.Errorf("%d became %f", v, got)
 		}
 	}
-	if got := encode(math.MaxUint64).value(1); got < 1<<62 {
+	if got := encode(math.MaxUint64).value(); got < 1<<62 {
 		t.Errorf("the largest became %g", got)
 	}
-	if code(0).value(1) >= 0 {
+	if code(0).value() >= 0 {
 		t.Error("none has a value")
 	}
 }

@@ -29,10 +29,7 @@ func (e callError) Error() string {
 			return "it cannot be reached: " + strings.TrimPrefix(why, dialing)
 		}
 	}
-	switch {
-	case e.is.Code() == codes.Unknown && text != "":
-		return text
-	case text == "":
+	if text == "" {
 		return e.is.Code().String()
 	}
 	return e.is.Code().String() + ": " + text

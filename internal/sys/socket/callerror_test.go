@@ -39,7 +39,7 @@ func TestErrorsOfCalls(t *testing.T) {
 	}{
 		{status.Error(codes.NotFound, "no volume v"), codes.NotFound, "NotFound: no volume v"},
 		{status.Error(codes.Internal, ""), codes.Internal, "Internal"},
-		{status.Error(codes.Unknown, "it is broken"), codes.Unknown, "it is broken"},
+		{status.Error(codes.Unknown, "it is broken"), codes.Unknown, "Unknown: it is broken"},
 	} {
 		say = c.say
 		if err := call("s"); status.Code(err) != c.code || err.Error() != c.text {
