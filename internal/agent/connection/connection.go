@@ -104,7 +104,9 @@ type Options struct {
 	// PluginsDir is where OpenBound gets in contact with the machine's plugins: /var/lib/kubelet. Empty: it
 	// does not.
 	PluginsDir string
-	plugins    *plugins.Contact // nil: no contact
+	// NoPlugins: nobody is in contact with plugins, and those that the last podrun knew are not connected.
+	NoPlugins bool
+	plugins   *plugins.Contact // nil: no contact
 	// RuntimeClasses are the runtime classes that pods may name.
 	RuntimeClasses map[string]containerd.RuntimeClass
 	// AllowedSysctls are the kernel parameters that pods may set besides the safe ones.

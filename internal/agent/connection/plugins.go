@@ -16,6 +16,9 @@ var ErrKubelet = plugins.ErrKubelet
 // contact returns the contact with the machine's plugins; nil if there is to be none.
 func (o Options) contact() (*plugins.Contact, error) {
 	if o.PluginsDir == "" {
+		if o.NoPlugins {
+			plugins.Leave(o.Dirs.SandboxFiles().Plugins(), o.Log)
+		}
 		return nil, nil
 	}
 	return plugins.Open(plugins.Options{

@@ -73,6 +73,13 @@ func Open(o Options) (*Contact, error) {
 	return &Contact{o: o, manager: m}, nil
 }
 
+// Leave writes down in Options.File that no device plugin is connected: podrun runs without them.
+func Leave(file string, log *slog.Logger) {
+	if err := plugins.Leave(file); err != nil {
+		log.Warn("podrun get plugins may show some as connected", "err", err)
+	}
+}
+
 // Devices returns the device plugins; nil if there are none.
 func (c *Contact) Devices() device.Plugins {
 	if c == nil {

@@ -64,12 +64,15 @@ type ServedPods struct {
 	jitter         time.Duration
 }
 
+// defaultPlugins is where plugins look for the kubelet.
+const defaultPlugins = "/var/lib/kubelet"
+
 // Add adds the flags to f.
 func (s *ServedPods) Add(f *pflag.FlagSet) {
 	f.BoolVar(&s.rollback, "rollback", false, "when what a manifest has now is not healthy in time, run again what "+
 		"was healthy last; the annotation podrun.io/rollback of a pod says otherwise")
 	f.BoolVar(&s.plugins, "plugins", false, "let pods use the devices of device plugins, which register below --plugins-dir")
-	f.StringVar(&s.pluginsDir, "plugins-dir", "/var/lib/kubelet", "directory where plugins look for the kubelet")
+	f.StringVar(&s.pluginsDir, "plugins-dir", defaultPlugins, "directory where plugins look for the kubelet")
 	f.StringVar(&s.schedule, "auto-update-schedule", "@daily", "when registries are asked for newer images of pods with the "+
 		"annotation podrun.io/auto-update, in the form of a CronJob's schedule; empty: never")
 	f.DurationVar(&s.jitter, "auto-update-jitter", 15*time.Minute, "maximum of the random delay of each of these times")
@@ -80,7 +83,10 @@ func (s *ServedPods) Add(f *pflag.FlagSet) {
 // Options checks the flags and sets the options of the agent.
 func (s *ServedPods) Options(o *agent.Options) error {
 	o.Sources.Rollback = s.rollback
-	if s.plugins {
+	if !s.plugins && s.pluginsDir != defaultPlugins {
+		return fmt.Errorf("--plugins-dir %s: of use with --plugins only", s.pluginsDir)
+	}
+	if o.Connect.NoPlugins = !s.plugins; s.plugins {
 		o.Connect.PluginsDir = s.pluginsDir
 	}
 	if s.jitter < 0 {

@@ -120,21 +120,12 @@ func (l *Lister) plugins(o Options) error {
 		Header: header,
 		Name:   func(p plugins.Plugin) string { return "plugin/" + p.Name },
 		Row: func(p plugins.Plugin) []string {
-			var pods []string
-			for _, d := range p.Devices {
-				if d.Pod != "" {
-					pods = append(pods, d.Pod)
-				}
-			}
 			counts := []string{strconv.Itoa(len(p.Devices)), strconv.Itoa(p.Healthy()), strconv.Itoa(p.Used())}
 			if p.Type == plugins.CSI {
-				for _, v := range p.Volumes {
-					pods = append(pods, v.Pod)
-				}
 				counts = []string{"-", "-", strconv.Itoa(len(p.Volumes))}
 			}
 			row := slices.Concat([]string{p.Name, p.Type, p.Status}, counts,
-				[]string{printers.OrNone(strings.Join(slices.Compact(pods), ","))})
+				[]string{printers.OrNone(strings.Join(p.Pods(), ","))})
 			if o.Format.Wide() {
 				row = append(row, p.Socket)
 			}

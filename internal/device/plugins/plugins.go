@@ -11,13 +11,10 @@ package plugins
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,7 +28,6 @@ import (
 
 	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/pace"
 	"podrun.io/podrun/internal/sys/socket"
 )
@@ -100,19 +96,6 @@ type plugin struct {
 	ended bool
 }
 
-// remembered is how a plugin stands in Options.File, for the next podrun and for people.
-type remembered struct {
-	Socket    string                    `json:"socket"`
-	Is        socket.Identity           `json:"is,omitzero"`
-	Connected bool                      `json:"connected"`
-	Devices   map[string]device.Plugged `json:"devices,omitempty"`
-	// Lost is when the connection ended.
-	Lost          time.Time `json:"lost,omitzero"`
-	Registrations int       `json:"registrations,omitempty"`
-	// Ended is that the plugin is not to be called any more.
-	Ended bool `json:"ended,omitempty"`
-}
-
 // OnChange makes f be called after the devices that there are, or their health, have changed. f does not block.
 func (m *Manager) OnChange(f func()) {
 	m.mu.Lock()
@@ -131,33 +114,6 @@ func (m *Manager) change() {
 	}
 }
 
-// read reads Options.File.
-func read(path string) (map[v1.ResourceName]remembered, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var all map[v1.ResourceName]remembered
-	if err == nil {
-		err = json.Unmarshal(text, &all)
-	}
-	return all, err
-}
-
-// Read returns what a Manager with that Options.File knows, or knew last, by resource.
-func Read(path string) ([]Plugin, error) {
-	known, err := read(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading what is known of device plugins: %w", err)
-	}
-	var all []Plugin
-	for _, name := range slices.Sorted(maps.Keys(known)) {
-		p := known[name]
-		all = append(all, Plugin{name, p.Socket, p.Connected, p.Devices, p.Lost, p.Registrations})
-	}
-	return all, nil
-}
-
 // recall begins to call the plugins that the last podrun knew.
 func (m *Manager) recall() {
 	all, err := read(m.o.File)
@@ -172,11 +128,11 @@ func (m *Manager) recall() {
 		}
 		// Its devices are what they were until it answers, or does not.
 		p := &plugin{socket: was.Socket, is: was.Is, ended: was.Ended}
-		m.resources[name] = &resource{plugin: p, devices: was.Devices, registrations: was.Registrations}
+		m.resources[name] = &resource{p, was.Devices, was.Lost, was.Registrations}
 		m.start(name, p)
 	}
 	m.mu.Unlock()
-	m.remember()
+	m.change()
 }
 
 // remember writes down the plugins' sockets.
@@ -188,11 +144,7 @@ func (m *Manager) remember() {
 		p := r.plugin
 		all[name] = remembered{p.socket, p.is, r.lost.IsZero(), r.devices, r.lost, r.registrations, p.ended}
 	}
-	text, err := json.Marshal(all)
-	if err == nil {
-		err = sys.WriteFile(m.o.File, text, 0o600)
-	}
-	if err != nil {
+	if err := write(m.o.File, all); err != nil {
 		m.o.Log.Warn("device plugins cannot be remembered; after a restart of podrun they are used when they register", "err", err)
 	}
 }
@@ -430,10 +382,7 @@ func (m *Manager) disconnected(name v1.ResourceName, p *plugin, why error) (gone
 	first := r.lost.IsZero()
 	if first {
 		r.lost = time.Now()
-		for id, d := range r.devices {
-			d.Healthy = false
-			r.devices[id] = d
-		}
+		unhealthy(r.devices)
 	}
 	gone = time.Since(r.lost) > graceOfLost
 	if gone {
@@ -458,16 +407,4 @@ func (m *Manager) Devices() map[v1.ResourceName]map[string]device.Plugged {
 		all[name] = maps.Clone(r.devices)
 	}
 	return all
-}
-
-// Plugin is a resource's plugin, for people.
-type Plugin struct {
-	Resource  v1.ResourceName
-	Socket    string
-	Connected bool
-	Devices   map[string]device.Plugged
-	// Lost is when the connection ended; zero while there is one.
-	Lost time.Time
-	// Registrations is how often a plugin of the resource has registered since the resource is known.
-	Registrations int
 }

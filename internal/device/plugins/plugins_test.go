@@ -271,8 +271,15 @@ func TestLife(t *testing.T) {
 		}
 	}
 	known("[{example.com/gpu " + filepath.Join(m.dir, "other.sock") + " true map[b:{true []}] 0001-01-01 00:00:00 +0000 UTC 3}]")
-	// podrun's restart: the plugin does nothing, and is there at once.
+	// podrun's restart without plugins: none is connected.
 	m.end()
+	if err := Leave(m.o.File); err != nil {
+		t.Error(err)
+	}
+	if got, err := Read(m.o.File); err != nil || len(got) != 1 || got[0].Connected || got[0].Lost.IsZero() || got[0].Devices["b"].Healthy {
+		t.Errorf("without plugins: %v, %v", got, err)
+	}
+	// podrun's restart: the plugin does nothing, and is there at once.
 	m = run(t, dir)
 	q.list("c")
 	m.await(t, "c")

@@ -46,6 +46,8 @@ type Plugin struct {
 	Since   time.Time `json:"disconnectedSince,omitzero"`
 	Socket  string    `json:"socket"`
 	Devices []Device  `json:"devices,omitempty"`
+	// Unlisted are devices that pods have, and that the plugin does not list any more.
+	Unlisted []Device `json:"unlistedDevices,omitempty"`
 	// Registrations is how often a device plugin has registered since its resource is known.
 	Registrations int `json:"registrations,omitempty"`
 	// NodeID is a CSI driver's name for this machine, and Volumes those for which it has been called.
@@ -74,18 +76,36 @@ type Device struct {
 }
 
 // Healthy returns how many of the plugin's devices are healthy.
-func (p Plugin) Healthy() int { return p.count(func(d Device) bool { return d.Healthy }) }
-
-// Used returns how many of the plugin's devices pods have.
-func (p Plugin) Used() int { return p.count(func(d Device) bool { return d.Pod != "" }) }
-
-func (p Plugin) count(which func(Device) bool) (n int) {
+func (p Plugin) Healthy() (n int) {
 	for _, d := range p.Devices {
-		if which(d) {
+		if d.Healthy {
 			n++
 		}
 	}
 	return n
+}
+
+// Used returns how many of the plugin's devices pods have, also those that it does not list any more.
+func (p Plugin) Used() int { return len(p.pods()) }
+
+// pods returns the pods that have its devices, once for each device.
+func (p Plugin) pods() (all []string) {
+	for _, d := range slices.Concat(p.Devices, p.Unlisted) {
+		if d.Pod != "" {
+			all = append(all, d.Pod)
+		}
+	}
+	return all
+}
+
+// Pods returns the pods that have devices or volumes of the plugin, sorted.
+func (p Plugin) Pods() []string {
+	all := p.pods()
+	for _, v := range p.Volumes {
+		all = append(all, v.Pod)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // statusOf returns whether a plugin is connected.
@@ -119,6 +139,11 @@ func List(dirs layout.Dirs) ([]Plugin, error) {
 			out.Devices = append(out.Devices, Device{
 				ID: id, Healthy: d.Healthy, NUMA: d.NUMA, Pod: users[p.Resource][id],
 			})
+		}
+		for _, id := range slices.Sorted(maps.Keys(users[p.Resource])) {
+			if _, listed := p.Devices[id]; !listed {
+				out.Unlisted = append(out.Unlisted, Device{ID: id, Pod: users[p.Resource][id]})
+			}
 		}
 		all = append(all, out)
 	}

@@ -34,7 +34,7 @@ func TestList(t *testing.T) {
 	write(dirs.SandboxFiles().Plugins(), `{
 		"example.com/gone": {"socket": "/s/gone", "connected": false, "lost": "2026-01-02T03:04:05Z", "devices": {"z": {"healthy": false}}},
 		"example.com/gpu": {"socket": "/s/gpu", "connected": true, "registrations": 3, "devices": {"a": {"healthy": true}, "b": {"healthy": false}}}}`)
-	write(filepath.Join(dirs.SandboxFiles().Devices(), "sandbox"), `{"devices": {"example.com/gpu": ["b"]}, "plugins": {"example.com/gpu": {}}}`)
+	write(filepath.Join(dirs.SandboxFiles().Devices(), "sandbox"), `{"devices": {"example.com/gpu": ["b", "c"]}, "plugins": {"example.com/gpu": {}}}`)
 	write(filepath.Join(dirs.SandboxFiles().Devices(), "released"), `{"devices": {"example.com/gpu": ["a"]}, "plugins": {"example.com/gpu": {}}}`)
 	p := &v1.Pod{}
 	p.Namespace, p.Name, p.UID = "default", "web", "u1"
@@ -62,8 +62,11 @@ func TestList(t *testing.T) {
 	if gone.Status != Disconnected || !gone.Since.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) || gone.Healthy() != 0 {
 		t.Errorf("%+v", gone)
 	}
-	if gpu.Status != Connected || !gpu.Since.IsZero() || gpu.Healthy() != 1 || gpu.Used() != 1 || gpu.Registrations != 3 || gpu.Devices[1].Pod != "default/web" {
+	if gpu.Status != Connected || !gpu.Since.IsZero() || gpu.Healthy() != 1 || gpu.Used() != 2 || gpu.Registrations != 3 || gpu.Devices[1].Pod != "default/web" {
 		t.Errorf("%+v", gpu)
+	}
+	if len(gpu.Unlisted) != 1 || gpu.Unlisted[0].ID != "c" || gpu.Unlisted[0].Pod != "default/web" || len(gpu.Pods()) != 1 {
+		t.Errorf("what it does not list any more: %+v", gpu)
 	}
 	if csi.Status != Connected || len(csi.Volumes) != 1 || csi.Volumes[0].Status != Published {
 		t.Errorf("%+v", csi)
