@@ -75,7 +75,7 @@ func (c code) value() float64 {
 	}
 	v := uint64(c - 1)
 	if exponent := v >> fraction; exponent > 0 {
-		return float64((v&(1<<fraction-1)|1<<fraction)<<(exponent-1))
+		return float64((v&(1<<fraction-1) | 1<<fraction) << (exponent - 1))
 	}
 	return float64(v)
 }
