@@ -2,10 +2,8 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"syscall"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -13,10 +11,6 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
-
-func isNotEmpty(err error) bool {
-	return errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST)
-}
 
 // kindsOfNFS returns the types of NFS in the mount table.
 func kindsOfNFS() []string { return []string{"nfs", "nfs4"} }
