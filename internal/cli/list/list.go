@@ -143,7 +143,10 @@ func (l *Lister) warnOfServe(ctx context.Context, listed []*v1.Pod) {
 
 // WarnOfAge warns how old the statuses are if serve does not run, unless other processes own all of
 // the listed pods. It reports whether it has warned.
-func (l *Lister) WarnOfAge(listed []*v1.Pod) bool {
+func (l *Lister) WarnOfAge(listed []*v1.Pod) bool { return l.warnOfAge("pods", listed) }
+
+// warnOfAge is WarnOfAge for what is listed: pods, or what serve alone knows.
+func (l *Lister) warnOfAge(what string, listed []*v1.Pod) bool {
 	seen, alive := l.Reader.Owners.LastSeen()
 	isUnowned := func(p *v1.Pod) bool {
 		owned, _ := l.Reader.Owners.Kept(pod.KeyOf(p))
@@ -152,8 +155,8 @@ func (l *Lister) WarnOfAge(listed []*v1.Pod) bool {
 	if alive || seen.IsZero() || len(listed) > 0 && !slices.ContainsFunc(listed, isUnowned) {
 		return false
 	}
-	cli.Warnf(l.Streams.ErrOut, "podrun serve is not running; this is how pods were %s ago, at %s",
-		printers.Age(seen, time.Now()), seen.Local().Format(time.DateTime))
+	cli.Warnf(l.Streams.ErrOut, "podrun serve is not running; this is how %s were %s ago, at %s",
+		what, printers.Age(seen, time.Now()), seen.Local().Format(time.DateTime))
 	return true
 }
 

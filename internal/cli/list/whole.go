@@ -110,7 +110,7 @@ func (l *Lister) plugins(o Options) error {
 		return err
 	}
 	if o.Format.Tabular() {
-		l.WarnOfAge(nil)
+		l.warnOfAge("plugins", nil)
 	}
 	header := []string{"NAME", "TYPE", "STATUS", "DEVICES", "HEALTHY", "USED", "PODS"}
 	if o.Format.Wide() {

@@ -2,10 +2,12 @@ package validate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -65,7 +67,12 @@ func validatePodResourceNames(list v1.ResourceList, path *field.Path) field.Erro
 
 func validateResources(r *v1.ResourceRequirements, path *field.Path) field.ErrorList {
 	errs := validateQuantities(r.Limits, path.Child("limits"))
-	errs = append(errs, validateQuantities(r.Requests, path.Child("requests"))...)
+	own := maps.Clone(r.Requests) // those that a limit says, such as what is missing, have its errors
+	maps.DeleteFunc(own, func(name v1.ResourceName, request resource.Quantity) bool {
+		limit, is := r.Limits[name]
+		return is && limit.Cmp(request) == 0
+	})
+	errs = append(errs, validateQuantities(own, path.Child("requests"))...)
 	for _, name := range sorted(r.Requests) {
 		request := r.Requests[name]
 		limit, ok := r.Limits[name]
