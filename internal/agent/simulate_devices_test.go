@@ -214,6 +214,9 @@ func (c *contact) Allocate(ctx context.Context, _ v1.ResourceName, ids []string)
 	return answer, c.p.w.plugin.preStart, nil
 }
 
+// Lost implements device.Plugins.
+func (c *contact) Lost() map[v1.ResourceName]time.Time { return nil }
+
 // PreStart implements device.Plugins.
 func (c *contact) PreStart(ctx context.Context, _ v1.ResourceName, ids []string, was bool) error {
 	if !was {

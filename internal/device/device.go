@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -38,6 +39,8 @@ func (p Plugged) Equal(q Plugged) bool { return p.Healthy == q.Healthy && slices
 type Plugins interface {
 	// Devices returns the devices of each resource that a plugin has registered, by their IDs.
 	Devices() map[v1.ResourceName]map[string]Plugged
+	// Lost returns when the connection to the plugin of a resource ended, for those to which there is none.
+	Lost() map[v1.ResourceName]time.Time
 	// Prefer returns which of the free devices the plugin would give to a container that gets so many, with
 	// those that it must have among them. There may be fewer, or none. An error is that the plugin does not
 	// answer.
@@ -349,12 +352,12 @@ func (d *Devices) OnChange(f func()) {
 }
 
 // Offered returns what the machine's plugins offer to pods; the node configuration's devices are not among
-// them.
+// them. It is nil without plugins.
 func (d *Devices) Offered() map[v1.ResourceName]pod.DeviceOffer {
-	all := d.plugged()
-	if len(all) == 0 {
+	if d.o.Plugins == nil {
 		return nil
 	}
+	all, lost := d.plugged(), d.o.Plugins.Lost()
 	held := map[v1.ResourceName]map[string]bool{}
 	for _, of := range d.Held() {
 		for name, ids := range of {
@@ -368,7 +371,7 @@ func (d *Devices) Offered() map[v1.ResourceName]pod.DeviceOffer {
 	}
 	out := map[v1.ResourceName]pod.DeviceOffer{}
 	for name, plugged := range all {
-		offer := pod.DeviceOffer{}
+		offer := pod.DeviceOffer{Lost: lost[name]}
 		for _, of := range plugged {
 			if !of.Healthy {
 				offer.Unhealthy++

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -18,6 +19,7 @@ import (
 // standIn are plugins of one resource, log.
 type standIn struct {
 	devices map[string]Plugged
+	lost    time.Time
 	prefers []string
 	refuse  error
 	// preStart is whether it is to be asked before each start.
@@ -31,6 +33,10 @@ func (s *standIn) Devices() map[v1.ResourceName]map[string]Plugged {
 }
 
 func (s *standIn) OnChange(func()) {}
+
+func (s *standIn) Lost() map[v1.ResourceName]time.Time {
+	return map[v1.ResourceName]time.Time{log: s.lost}
+}
 
 func (s *standIn) Prefer(_ context.Context, _ v1.ResourceName, free, must []string, number int) ([]string, error) {
 	s.calls = append(s.calls, fmt.Sprintf("prefer %d of %v with %v", number, free, must))
@@ -112,6 +118,9 @@ func TestPlugged(t *testing.T) {
 	// What a pod has stays its own when it gets unhealthy, and is offered to nobody else.
 	plugins.devices = healthy("-a", "b", "c", "d", "-e")
 	offered(pod.DeviceOffer{Usable: 4, Unhealthy: 2})
+	plugins.lost = time.Unix(1, 0)
+	offered(pod.DeviceOffer{Usable: 4, Unhealthy: 2, Lost: time.Unix(1, 0)})
+	plugins.lost = time.Time{}
 	health := func(want v1.ResourceHealthStatus) {
 		t.Helper()
 		got := d.Health("s1", p)

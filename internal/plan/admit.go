@@ -50,14 +50,16 @@ func admit(in Input) *Waiting {
 	return in.Machine.Lack(Requests(in.Pod))
 }
 
-// never returns why the pod cannot run on this machine whatever the other pods do; nil if it can. Devices come and go.
+// never returns why the pod cannot run on this machine whatever the other pods do; nil if it can. Plugins come and go.
 func never(in Input) *Waiting {
 	if why := mismatch(in); why != nil {
 		return why
 	}
 	requests := maps.Clone(Requests(in.Pod))
-	maps.DeleteFunc(requests, func(name v1.ResourceName, _ resource.Quantity) bool { return pod.IsDevice(name) })
-	return Machine{Has: in.Machine.Has}.Lack(requests)
+	maps.DeleteFunc(requests, func(name v1.ResourceName, _ resource.Quantity) bool {
+		return pod.IsDevice(name) && !in.Machine.NoPlugins
+	})
+	return Machine{Has: in.Machine.Has, Why: in.Machine.Why}.Lack(requests)
 }
 
 // mismatch returns why the node's labels are not those that the pod asks for; nil if they are.

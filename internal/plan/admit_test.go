@@ -23,13 +23,14 @@ func TestLack(t *testing.T) {
 		{list("3", "3Gi"), nil, "OutOfcpu", "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000"},
 		{list("1", "1Ki"), list("1", "1Gi"), "OutOfmemory", "Node didn't have enough resource: memory, requested: 1024, used: 1073741824, capacity: 1073741824"},
 		{list("0", "0"), list("9", "9Gi"), "", ""},
-		{v1.ResourceList{"example.com/unknown": resource.MustParse("1")}, nil, "OutOfexample.com/unknown", "neither this node's --node-config nor a device plugin (--plugins) has example.com/unknown"},
+		{v1.ResourceList{"example.com/unknown": resource.MustParse("1")}, nil, "OutOfexample.com/unknown", "nobody has it"},
 		{v1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi")}, nil, "OutOfhugepages-2Mi", "Node didn't have enough resource: hugepages-2Mi, requested: 4194304, used: 0, capacity: 2097152"},
 	} {
 		has := list("2", "1Gi")
 		has["hugepages-2Mi"] = resource.MustParse("2Mi")
 		var got Waiting
-		if lack := (Machine{Has: has, Used: tt.used}).Lack(tt.wanted); lack != nil {
+		why := map[v1.ResourceName]string{"example.com/unknown": "nobody has it"}
+		if lack := (Machine{Has: has, Used: tt.used, Why: why}).Lack(tt.wanted); lack != nil {
 			got = *lack
 		}
 		if got != (Waiting{Reason: tt.lacks, Message: tt.says}) {
@@ -62,6 +63,31 @@ func TestLackOfDevices(t *testing.T) {
 		}
 		if says != tt.says {
 			t.Errorf("%q, want %q", says, tt.says)
+		}
+	}
+}
+
+// TestNever: without plugins a device that is missing does not come, however long a pod waits.
+func TestNever(t *testing.T) {
+	t.Parallel()
+	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{
+		Limits:   v1.ResourceList{"example.com/gpu": resource.MustParse("1")},
+		Requests: v1.ResourceList{"example.com/gpu": resource.MustParse("1")},
+	}}}}}
+	for _, tt := range []struct {
+		of   Machine
+		says string
+	}{
+		{Machine{}, ""},
+		{Machine{NoPlugins: true, Why: map[v1.ResourceName]string{"example.com/gpu": "nobody has it"}}, "nobody has it"},
+		{Machine{NoPlugins: true, Has: v1.ResourceList{"example.com/gpu": resource.MustParse("1")}, Used: p.Spec.Containers[0].Resources.Limits}, ""},
+	} {
+		var says string
+		if why := never(Input{Pod: p, Machine: tt.of}); why != nil {
+			says = why.Message
+		}
+		if says != tt.says {
+			t.Errorf("%+v: %q, want %q", tt.of, says, tt.says)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,9 +16,12 @@ import (
 // Machine is what the machine offers to pods, and what the other pods on it have requested.
 type Machine struct {
 	Has, Used v1.ResourceList
-	// Holders are the other pods that have devices, and Unhealthy is how many devices nobody can get, both by resource.
+	// Holders are the other pods that have devices, and Unhealthy is how many devices nobody can get, both
+	// by resource. Why says what numbers do not: that there is no plugin.
 	Holders   map[v1.ResourceName][]pod.Key
 	Unhealthy map[v1.ResourceName]int
+	Why       map[v1.ResourceName]string
+	NoPlugins bool     // no device plugin can register: a device that is missing does not come
 	CPUs      pod.CPUs // of this pod
 }
 
@@ -46,31 +50,26 @@ func (m Machine) Lack(requests v1.ResourceList) *Waiting {
 		if name == v1.ResourceCPU {
 			value = (*resource.Quantity).MilliValue
 		}
-		message := fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d%s",
-			name, value(&wanted), value(&taken), value(&capacity), m.about(name))
-		if !known {
-			message = fmt.Sprintf("neither this node's --node-config nor a device plugin (--plugins) has %s", name)
-		}
+		message := cmp.Or(m.Why[name], fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, "+
+			"used: %d, capacity: %d%s", name, value(&wanted), value(&taken), value(&capacity), m.about(name)))
 		return &Waiting{Reason: "OutOf" + string(name), Message: message}
 	}
 	return nil
 }
 
 // about says why there are no more devices of a resource.
-func (m Machine) about(name v1.ResourceName) string {
-	var out strings.Builder
-	if holders := m.Holders[name]; len(holders) > 0 {
-		var names []string
-		for _, key := range holders {
-			names = append(names, key.String())
-		}
-		slices.Sort(names)
-		out.WriteString("; in use by " + strings.Join(names, ", "))
+func (m Machine) about(name v1.ResourceName) (out string) {
+	var names []string
+	for _, key := range m.Holders[name] {
+		names = append(names, key.String())
+	}
+	if slices.Sort(names); len(names) > 0 {
+		out = "; in use by " + strings.Join(names, ", ")
 	}
 	if n := m.Unhealthy[name]; n > 0 {
-		fmt.Fprintf(&out, "; unhealthy: %d", n)
+		out += fmt.Sprintf("; unhealthy: %d", n)
 	}
-	return out.String()
+	return out
 }
 
 // isExclusive reports that the pod needs what one sandbox at a time can have: devices, or CPUs of its own.

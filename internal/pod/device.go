@@ -1,8 +1,11 @@
 package pod
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -15,19 +18,15 @@ func IsDevice(name v1.ResourceName) bool { return strings.Contains(string(name),
 
 // HasDevice reports whether a device is among the resources.
 func HasDevice(list v1.ResourceList) bool {
-	for name := range list {
-		if IsDevice(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Keys(list)), IsDevice)
 }
 
 // DeviceOffer says how many devices of a name a machine's device plugins offer to pods.
 type DeviceOffer struct {
 	// Usable are the healthy ones, and those that a pod has although they are unhealthy now. Unhealthy are
-	// all unhealthy ones.
+	// all unhealthy ones. Lost is when their plugin's connection ended; zero while there is one.
 	Usable, Unhealthy int
+	Lost              time.Time
 }
 
 // PageSize returns the size in bytes of the huge pages that a resource such as hugepages-2Mi is of; false if it is of

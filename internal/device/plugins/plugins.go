@@ -408,3 +408,16 @@ func (m *Manager) Devices() map[v1.ResourceName]map[string]device.Plugged {
 	}
 	return all
 }
+
+// Lost implements device.Plugins.
+func (m *Manager) Lost() map[v1.ResourceName]time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := map[v1.ResourceName]time.Time{}
+	for name, r := range m.resources {
+		if !r.lost.IsZero() {
+			all[name] = r.lost
+		}
+	}
+	return all
+}

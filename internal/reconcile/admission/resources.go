@@ -10,8 +10,10 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -37,7 +39,7 @@ type Resources struct {
 
 // Devices are the devices of plugins. They come and go.
 type Devices interface {
-	// Offered returns what is offered to pods now, by resource.
+	// Offered returns what is offered to pods now, by resource; nil if no plugin can register.
 	Offered() map[v1.ResourceName]pod.DeviceOffer
 	// OnChange makes f be called after that, or the CPUs that containers share, have changed. f does not block.
 	OnChange(f func())
@@ -66,16 +68,36 @@ func NewResources(node v1.ResourceList, devices Devices) *Resources {
 // machine returns what the machine has now, with the devices of plugins if there are such requests. Nothing is
 // used of it yet.
 func (r *Resources) machine(requests v1.ResourceList) plan.Machine {
-	if r.devices == nil || !pod.HasDevice(requests) {
+	if !pod.HasDevice(requests) {
 		return plan.Machine{Has: r.node}
 	}
-	m := plan.Machine{Has: maps.Clone(r.node), Unhealthy: map[v1.ResourceName]int{}}
+	m := plan.Machine{
+		Has: maps.Clone(r.node), Unhealthy: map[v1.ResourceName]int{}, Why: map[v1.ResourceName]string{}, NoPlugins: true,
+	}
 	if m.Has == nil {
 		m.Has = v1.ResourceList{}
 	}
-	for name, offer := range r.devices.Offered() {
-		m.Has[name] = *resource.NewQuantity(int64(offer.Usable), resource.DecimalSI)
-		m.Unhealthy[name] = offer.Unhealthy
+	if r.devices != nil {
+		offered := r.devices.Offered()
+		m.NoPlugins = offered == nil
+		for name, offer := range offered {
+			m.Has[name] = *resource.NewQuantity(int64(offer.Usable), resource.DecimalSI)
+			m.Unhealthy[name] = offer.Unhealthy
+			if !offer.Lost.IsZero() {
+				m.Why[name] = fmt.Sprintf("the device plugin of %s is not connected since %s",
+					name, offer.Lost.Format(time.RFC3339))
+			}
+		}
+	}
+	for name := range requests {
+		if _, has := m.Has[name]; has || !pod.IsDevice(name) {
+			continue
+		}
+		m.Why[name] = fmt.Sprintf("neither this node's --node-config nor a device plugin (--plugins) has %s", name)
+		if m.NoPlugins {
+			m.Why[name] = fmt.Sprintf("this node's --node-config does not have %s, and podrun runs without device "+
+				"plugins (serve --plugins)", name)
+		}
 	}
 	return m
 }

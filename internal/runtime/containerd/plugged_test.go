@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -91,6 +92,9 @@ func (p *plugin) Allocate(_ context.Context, _ v1.ResourceName, ids []string) (
 
 // OnChange implements device.Plugins.
 func (p *plugin) OnChange(func()) {}
+
+// Lost implements device.Plugins.
+func (p *plugin) Lost() map[v1.ResourceName]time.Time { return nil }
 
 // PreStart implements device.Plugins.
 func (p *plugin) PreStart(_ context.Context, _ v1.ResourceName, ids []string, _ bool) error {

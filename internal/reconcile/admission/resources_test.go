@@ -1,0 +1,48 @@
+package admission
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// standIn are the devices of plugins.
+type standIn struct {
+	Devices
+	offered map[v1.ResourceName]pod.DeviceOffer
+}
+
+func (s standIn) OnChange(func()) {}
+
+func (s standIn) Offered() map[v1.ResourceName]pod.DeviceOffer { return s.offered }
+
+// TestWhyThereIsNoDevice: who waits for a device learns what it waits for: a plugin, its return, or nothing at all.
+func TestWhyThereIsNoDevice(t *testing.T) {
+	t.Parallel()
+	const gpu = v1.ResourceName("example.com/gpu")
+	one := v1.ResourceList{gpu: resource.MustParse("1")}
+	type offer = map[v1.ResourceName]pod.DeviceOffer
+	for _, tt := range []struct {
+		node      v1.ResourceList
+		offered   offer
+		says      string
+		noPlugins bool
+	}{
+		{nil, nil, "this node's --node-config does not have example.com/gpu, and podrun runs without device plugins (serve --plugins)", true},
+		{nil, offer{}, "neither this node's --node-config nor a device plugin (--plugins) has example.com/gpu", false},
+		{nil, offer{gpu: {Usable: 1, Unhealthy: 2, Lost: time.Unix(0, 0).UTC()}}, "the device plugin of example.com/gpu is not connected since 1970-01-01T00:00:00Z", false},
+		{nil, offer{gpu: {Usable: 1, Unhealthy: 2}}, "Node didn't have enough resource: example.com/gpu, requested: 1, used: 1, capacity: 1; unhealthy: 2", false},
+		{one, nil, "Node didn't have enough resource: example.com/gpu, requested: 1, used: 1, capacity: 1", true},
+	} {
+		m := NewResources(tt.node, standIn{offered: tt.offered}).machine(one)
+		m.Used = one
+		lack := m.Lack(one)
+		if lack == nil || lack.Reason != "OutOfexample.com/gpu" || lack.Message != tt.says || m.NoPlugins != tt.noPlugins {
+			t.Errorf("%v, %v: %+v\nwant %s", tt.node, tt.offered, lack, tt.says)
+		}
+	}
+}
