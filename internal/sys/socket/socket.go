@@ -91,14 +91,14 @@ func IsFree(path string) bool {
 // are URLs, in which some characters mean something else. It connects when it is first used, and only to a process
 // of root's: whoever owns a directory above may have put another socket there since its owner was checked.
 func Client(path string) (*grpc.ClientConn, error) {
-	return client(func(ctx context.Context) (net.Conn, error) { return dialRoot(ctx, path) })
+	return client(path, func(ctx context.Context) (net.Conn, error) { return dialRoot(ctx, path) })
 }
 
 // Pinned is Client for one socket only: the one that is, or if that is zero the one that it first connects to, which is
 // the one from then on. It has been set when a call has been answered.
 func Pinned(path string, is *Identity) (*grpc.ClientConn, error) {
 	var mu sync.Mutex
-	return client(func(ctx context.Context) (net.Conn, error) {
+	return client(path, func(ctx context.Context) (net.Conn, error) {
 		before, err := Identify(path)
 		if err != nil {
 			return nil, err
@@ -120,10 +120,10 @@ func Pinned(path string, is *Identity) (*grpc.ClientConn, error) {
 	})
 }
 
-func client(dial func(context.Context) (net.Conn, error)) (*grpc.ClientConn, error) {
+func client(path string, dial func(context.Context) (net.Conn, error)) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"), grpc.WithIdleTimeout(0), // an end of the connection is the server's
-		grpc.WithMaxHeaderListSize(1<<14), grpc.WithUnaryInterceptor(brief()),
+		grpc.WithMaxHeaderListSize(1<<14), grpc.WithUnaryInterceptor(plainly(path)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))
 }
 
@@ -162,4 +162,14 @@ func verifyPeer(conn net.Conn) error {
 		return fmt.Errorf("the user %d listens there, not root", peer.Uid)
 	}
 	return nil
+}
+
+// plainly returns an interceptor that makes errors those of plain.
+func plainly(path string) grpc.UnaryClientInterceptor {
+	return func(
+		ctx context.Context, method string, in, out any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
+		o ...grpc.CallOption,
+	) error {
+		return plain(ctx, path, call(ctx, method, in, out, conn, o...))
+	}
 }

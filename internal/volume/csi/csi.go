@@ -43,6 +43,8 @@ const (
 	callTimeout = 2 * time.Minute
 	// redial is how often a driver whose connection was lost is dialled.
 	redial = time.Second
+	// mostNodeID is CSI's limit for a driver's name for a machine, in bytes.
+	mostNodeID = 256
 )
 
 // Options configure Drivers.
@@ -185,6 +187,9 @@ func (r *driver) ask(ctx context.Context, how ...grpc.CallOption) error {
 	}
 	if err != nil {
 		return fmt.Errorf("NodeGetInfo: %w", err)
+	}
+	if len(r.node) > mostNodeID {
+		return fmt.Errorf("NodeGetInfo: its name for this machine has %d bytes, and CSI allows %d", len(r.node), mostNodeID)
 	}
 	can, err := wire.Invoke(ctx, r.conn, "NodeGetCapabilities", nil)
 	if err == nil {
