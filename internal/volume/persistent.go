@@ -2,9 +2,7 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -23,7 +21,7 @@ func readyPersistent(ctx context.Context, v *Volumes, in pod.Inside, volume *v1.
 	if has {
 		block = p.Block
 	}
-	if err := usedAs(in.Container, volume.Name, block); err != nil && (has || unbound == nil) {
+	if err := persistent.UsedAs(in.Container, volume.Name, block); err != nil && (has || unbound == nil) {
 		return source{}, err
 	}
 	switch same := pv != nil && pv.Spec.CSI != nil && pv.Name == name; {
@@ -50,16 +48,4 @@ func readyPersistent(ctx context.Context, v *Volumes, in pod.Inside, volume *v1.
 	s, err := readyCSI(ctx, v, in, csi.PersistentRequest(in, volume, pv))
 	s.readOnly = s.readOnly || c.ReadOnly // another volume of the pod may have the claim writable
 	return s, err
-}
-
-// usedAs returns an error if the container has a block device among its mounts, or what is none among its devices.
-func usedAs(c *v1.Container, volume string, block bool) error {
-	isDevice := slices.ContainsFunc(c.VolumeDevices, func(d v1.VolumeDevice) bool { return d.Name == volume })
-	switch {
-	case block && !isDevice:
-		return errors.New("it has volumeMode Block, but is specified in volumeMounts")
-	case !block && isDevice:
-		return errors.New("it has volumeMode Filesystem, but is specified in volumeDevices")
-	}
-	return nil
 }

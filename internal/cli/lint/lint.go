@@ -120,6 +120,10 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 		}
 		f.Warnings = append(f.Warnings, err.Error())
 	}
+	for _, err := range waits(desired, isDirectory(paths)) {
+		err.File = renamed(displayed, err.File)
+		f.Warnings = append(f.Warnings, err.Error())
+	}
 	f.rename(displayed)
 	f.Valid = len(f.Errors)+len(f.unreadable) == 0
 	return f, nil

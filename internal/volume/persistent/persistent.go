@@ -6,6 +6,7 @@
 package persistent
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -104,4 +105,16 @@ func unfit(v *v1.PersistentVolumeSpec, c *v1.PersistentVolumeClaimSpec) string {
 		return fmt.Sprintf("its capacity is %s, and the claim requests %s", size.String(), wanted.String())
 	}
 	return ""
+}
+
+// UsedAs returns an error if the container has a block device among its mounts, or what is none among its devices.
+func UsedAs(c *v1.Container, volume string, block bool) error {
+	isDevice := slices.ContainsFunc(c.VolumeDevices, func(d v1.VolumeDevice) bool { return d.Name == volume })
+	switch {
+	case block && !isDevice:
+		return errors.New("it has volumeMode Block, but is specified in volumeMounts")
+	case !block && isDevice:
+		return errors.New("it has volumeMode Filesystem, but is specified in volumeDevices")
+	}
+	return nil
 }

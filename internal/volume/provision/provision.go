@@ -102,8 +102,8 @@ func (p *Provisioner) wanted(all pod.Objects, key pod.Key, begun bool) (Volume, 
 	class, err := storageclass.Of(all.Classes, claim)
 	name := claim.Spec.StorageClassName
 	if err == nil && class == nil && name != nil && *name != "" && p.Plugins && !begun {
-		err = fmt.Errorf("the PersistentVolumeClaim %q names the StorageClass %q, which no manifest has (with "+
-			"--pod-security none counts)", key.Name, *name)
+		err = fmt.Errorf("the PersistentVolumeClaim %q names the StorageClass %q, which no manifest has; with "+
+			"--pod-security baseline or restricted, podrun uses no StorageClasses", key.Name, *name)
 	}
 	isDriver := class != nil && class.IsDriver()
 	if err == nil && !isDriver && !begun && persistent.IsBlock(claim.Spec.VolumeMode) {
