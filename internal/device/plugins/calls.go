@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -17,6 +18,10 @@ const (
 	// callTimeout is how long Allocate and PreStartContainer may take. The kubelet limits only the second,
 	// to this.
 	callTimeout = v1beta1.KubeletPreStartContainerRPCTimeoutInSecs * time.Second
+	// mostParts is how many variables, mounts, devices, annotations and CDI devices each a plugin may give a container,
+	// and mostAnswer how many bytes all of that has: it is kept as long as the pod, and put together at each start.
+	mostParts  = 1000
+	mostAnswer = 1 << 18
 )
 
 // of returns the plugin of a resource, as it is now. If it is not there, its last options are returned with the error,
@@ -71,14 +76,21 @@ func (m *Manager) Allocate(
 	defer cancel()
 	answer, err := p.client.Allocate(ctx, &v1beta1.AllocateRequest{
 		ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: ids}},
-	})
+	}, grpc.MaxCallRecvMsgSize(mostAnswer))
 	if err != nil {
 		return nil, false, fmt.Errorf("the device plugin of %s does not allocate %v: %w", name, ids, err)
 	}
 	if len(answer.ContainerResponses) == 0 {
 		return nil, false, fmt.Errorf("the device plugin of %s allocates nothing for %v", name, ids)
 	}
-	return answer.ContainerResponses[0], p.options.GetPreStartRequired(), nil
+	one := answer.ContainerResponses[0]
+	for _, n := range []int{len(one.Envs), len(one.Mounts), len(one.Devices), len(one.Annotations), len(one.CdiDevices)} {
+		if n > mostParts {
+			return nil, false, fmt.Errorf("the device plugin of %s allocates too much for %v: %d of one kind, and %d are allowed",
+				name, ids, n, mostParts)
+		}
+	}
+	return one, p.options.GetPreStartRequired(), nil
 }
 
 // PreStart implements device.Plugins.

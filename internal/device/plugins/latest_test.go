@@ -3,7 +3,9 @@ package plugins
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,5 +69,70 @@ func TestMost(t *testing.T) {
 	has := m.Devices()
 	if len(has["example.com/r0"]) != mostDevices-1 || len(has["example.com/r1"]) != 1 {
 		t.Errorf("%d and %d devices", len(has["example.com/r0"]), len(has["example.com/r1"]))
+	}
+}
+
+// TestLongAnswers: what plugins say is bounded in bytes too, in the memory and in what the next podrun reads, and a list
+// that changes without end is written down now and then.
+func TestLongAnswers(t *testing.T) {
+	t.Parallel()
+	m := run(t, t.TempDir())
+	p := begin(t, filepath.Join(m.dir, "gpu.sock"), &v1beta1.DevicePluginOptions{})
+	if err := m.register(t, request("gpu.sock")); err != nil {
+		t.Fatal(err)
+	}
+	m.mu.Lock()
+	with := m.resources[gpu].plugin
+	m.mu.Unlock()
+	written := 0
+	for n := range 200 {
+		all := []*v1beta1.Device{{ID: strings.Repeat("\x01", mostName+1)}, {ID: fmt.Sprint("short", n), Topology: &v1beta1.TopologyInfo{}}}
+		for i := range int64(100) {
+			all[1].Topology.Nodes = append(all[1].Topology.Nodes, &v1beta1.NUMANode{ID: i - 10}, &v1beta1.NUMANode{ID: 1 << 60})
+		}
+		for i := range mostIDs / mostName {
+			all = append(all, &v1beta1.Device{ID: fmt.Sprintf("%0*d", mostName, i)})
+		}
+		before, _ := os.Stat(m.o.File)
+		m.listed(gpu, with, all)
+		if after, _ := os.Stat(m.o.File); !os.SameFile(before, after) {
+			written++
+		}
+		devices := m.Devices()[gpu]
+		bytes := 0
+		for id := range devices {
+			bytes += len(id)
+		}
+		if bytes > mostIDs || len(devices) != mostIDs/mostName || len(devices[fmt.Sprint("short", n)].NUMA) != mostNodes {
+			t.Fatalf("%d devices with %d bytes, and NUMA nodes %v", len(devices), bytes, devices[fmt.Sprint("short", n)].NUMA)
+		}
+	}
+	if written == 0 || written > 150 {
+		t.Errorf("written %d times", written)
+	}
+	m.end() // what has not been written down is then
+	if all, err := Read(m.o.File); err != nil || len(all) != 1 || len(all[0].Devices) == 0 {
+		t.Errorf("%d, %v", len(all), err)
+	} else if _, is := all[0].Devices["short199"]; !is {
+		t.Error("the last list is not written down")
+	}
+	if err := os.Truncate(m.o.File, mostRemembered+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(m.o.File); err == nil {
+		t.Error("a file of any size is read")
+	}
+	m = run(t, filepath.Dir(m.dir))
+	if err := m.register(t, request("gpu.sock")); err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[int]bool{mostParts: true, mostParts + 1: false, 100_000: false} {
+		p.mounts = make([]*v1beta1.Mount, n)
+		for i := range p.mounts {
+			p.mounts[i] = &v1beta1.Mount{ContainerPath: "/a", HostPath: "/b"}
+		}
+		if _, _, err := m.Allocate(t.Context(), gpu, []string{"short199"}); (err == nil) != want {
+			t.Errorf("%d mounts: %v", n, err)
+		}
 	}
 }

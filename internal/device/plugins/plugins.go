@@ -46,6 +46,15 @@ const (
 	mostResources = 128
 	mostName      = 512
 	mostDevices   = 50_000
+	// mostIDs is how many bytes the IDs of all devices together may have, and mostList how many a list may have.
+	mostIDs  = 1 << 20
+	mostList = 2 * mostIDs
+	// mostNodes is how many NUMA nodes of a device are kept, and mostNode the largest: more than any machine has.
+	mostNodes = 16
+	mostNode  = 1 << 12
+	// What is known is written down so often at once, and then once in a while.
+	writesAtOnce   = 20
+	writesInterval = time.Second
 )
 
 // Options configure a Manager. All are required.
@@ -65,12 +74,14 @@ type Manager struct {
 	o             Options
 	listener      *socket.Listener
 	registrations pace.Pace
+	writes        pace.Pace
 
 	mu        sync.Mutex
 	run       context.Context // of Run; nil before
 	running   sync.WaitGroup
 	resources map[v1.ResourceName]*resource
 	changed   []func()
+	unwritten bool // what is known is about to be written down
 }
 
 // resource is what is known of a resource and its plugin.
@@ -105,7 +116,17 @@ func (m *Manager) OnChange(f func()) {
 
 // change writes down what is known, and calls what OnChange has set.
 func (m *Manager) change() {
-	m.remember()
+	m.mu.Lock()
+	pending := m.unwritten
+	m.unwritten = true
+	m.mu.Unlock()
+	if !pending {
+		if wait := m.writes.Next(); wait <= 0 {
+			m.remember()
+		} else { // somebody may change it without end
+			time.AfterFunc(wait, m.remember)
+		}
+	}
 	m.mu.Lock()
 	all := slices.Clone(m.changed)
 	m.mu.Unlock()
@@ -135,10 +156,18 @@ func (m *Manager) recall() {
 	m.change()
 }
 
-// remember writes down the plugins' sockets.
+// remember writes down the plugins' sockets, unless podrun ends: the next one may have begun.
 func (m *Manager) remember() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.run == nil || m.run.Err() == nil {
+		m.record()
+	}
+}
+
+// record is remember while mu is held.
+func (m *Manager) record() {
+	m.unwritten = false
 	all := map[v1.ResourceName]remembered{}
 	for name, r := range m.resources {
 		p := r.plugin
@@ -321,7 +350,7 @@ func (m *Manager) list(ctx context.Context, name v1.ResourceName, p *plugin) err
 			m.o.Log.Debug("closing the connection to a device plugin failed", "resource", name, "err", err)
 		}
 	}()
-	stream, err := client.ListAndWatch(ctx, &v1beta1.Empty{})
+	stream, err := client.ListAndWatch(ctx, &v1beta1.Empty{}, grpc.MaxCallRecvMsgSize(mostList))
 	if err != nil {
 		return err
 	}
@@ -330,14 +359,23 @@ func (m *Manager) list(ctx context.Context, name v1.ResourceName, p *plugin) err
 
 // listed takes over a plugin's list.
 func (m *Manager) listed(name v1.ResourceName, p *plugin, all []*v1beta1.Device) {
-	devices, spare := map[string]device.Plugged{}, m.spare(name)
+	devices, tooMany := map[string]device.Plugged{}, false
+	spare, bytes := m.spare(name)
 	for _, d := range all {
-		if d.ID == "" || len(devices) >= spare {
-			continue // nobody could name it, or there are too many
+		if d.ID == "" { // nobody could name it
+			continue
+		}
+		if _, again := devices[d.ID]; !again && (len(d.ID) > mostName || len(devices) >= spare || len(d.ID) > bytes) {
+			tooMany = true
+			continue
+		} else if !again {
+			bytes -= len(d.ID)
 		}
 		of := device.Plugged{Healthy: d.Health == v1beta1.Healthy}
 		for _, n := range d.GetTopology().GetNodes() {
-			of.NUMA = append(of.NUMA, n.ID)
+			if len(of.NUMA) < mostNodes && n.ID >= 0 && n.ID <= mostNode {
+				of.NUMA = append(of.NUMA, n.ID)
+			}
 		}
 		devices[d.ID] = of
 	}
@@ -351,24 +389,29 @@ func (m *Manager) listed(name v1.ResourceName, p *plugin, all []*v1beta1.Device)
 	m.mu.Unlock()
 	if changed {
 		m.o.Log.Info("device plugin listed its devices", "resource", name, "devices", len(devices))
-		if len(devices) == spare {
-			m.o.Log.Warn("device plugins have too many devices; the others are left out", "resource", name, "most", mostDevices)
+		if tooMany {
+			m.o.Log.Warn("device plugins have too many devices, or too long IDs; the others are left out",
+				"resource", name, "most", mostDevices, "bytes", mostIDs, "each", mostName)
 		}
 		m.change()
 	}
 }
 
-// spare returns how many devices a resource may have beside those of others.
-func (m *Manager) spare(name v1.ResourceName) int {
+// spare returns how many devices a resource may have beside those of others, and with how many bytes of IDs.
+func (m *Manager) spare(name v1.ResourceName) (devices, bytes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	spare := mostDevices
+	devices, bytes = mostDevices, mostIDs
 	for other, r := range m.resources {
-		if other != name {
-			spare -= len(r.devices)
+		if other == name {
+			continue
+		}
+		devices -= len(r.devices)
+		for id := range r.devices {
+			bytes -= len(id)
 		}
 	}
-	return max(0, spare)
+	return devices, bytes
 }
 
 // disconnected makes the devices of a plugin unhealthy, and reports that the plugin is not called any more.

@@ -35,6 +35,7 @@ type standIn struct {
 	mu      sync.Mutex
 	called  []string
 	devices []*v1beta1.Device
+	mounts  []*v1beta1.Mount
 	changed chan struct{} // closed when devices change
 }
 
@@ -118,7 +119,9 @@ func (s *standIn) Allocate(ctx context.Context, r *v1beta1.AllocateRequest) (*v1
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return &v1beta1.AllocateResponse{ContainerResponses: []*v1beta1.ContainerAllocateResponse{{Envs: map[string]string{"GPU": "yes"}}}}, s.refuse
+	return &v1beta1.AllocateResponse{ContainerResponses: []*v1beta1.ContainerAllocateResponse{{
+		Envs: map[string]string{"GPU": "yes"}, Mounts: s.mounts,
+	}}}, s.refuse
 }
 
 func (s *standIn) PreStartContainer(_ context.Context, r *v1beta1.PreStartContainerRequest) (*v1beta1.PreStartContainerResponse, error) {

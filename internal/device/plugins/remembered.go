@@ -30,11 +30,21 @@ type remembered struct {
 	Ended bool `json:"ended,omitempty"`
 }
 
+// mostRemembered is the size in bytes of the largest Options.File that is read: a Manager writes none that is larger.
+const mostRemembered = 32 << 20
+
 // read reads Options.File.
 func read(path string) (map[v1.ResourceName]remembered, error) {
-	text, err := os.ReadFile(path)
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+	if err == nil && info.Size() > mostRemembered {
+		err = fmt.Errorf("%s has %d bytes", path, info.Size())
+	}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(path)
 	}
 	var all map[v1.ResourceName]remembered
 	if err == nil {

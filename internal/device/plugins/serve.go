@@ -28,6 +28,7 @@ func Open(o Options) (*Manager, error) {
 	m := &Manager{
 		o: o, resources: map[v1.ResourceName]*resource{},
 		registrations: pace.Pace{AtOnce: 2 * mostResources, Every: time.Second},
+		writes:        pace.Pace{AtOnce: writesAtOnce, Every: writesInterval},
 	}
 	var err error
 	m.listener, err = m.listen()
@@ -51,6 +52,7 @@ func (m *Manager) Close() error { return m.listener.Remove() }
 // Run lets plugins register and follows them until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	following, stop := context.WithCancel(ctx)
+	defer m.last()
 	defer m.running.Wait()
 	defer stop()
 	m.mu.Lock()
@@ -61,4 +63,13 @@ func (m *Manager) Run(ctx context.Context) error {
 	v1beta1.RegisterRegistrationServer(s, m)
 	defer context.AfterFunc(ctx, s.Stop)()
 	return errors.Join(s.Serve(m.listener), ctx.Err())
+}
+
+// last writes down what has not been yet.
+func (m *Manager) last() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unwritten {
+		m.record()
+	}
 }

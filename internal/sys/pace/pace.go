@@ -22,16 +22,21 @@ type Pace struct {
 	free time.Time
 }
 
-// Wait waits until its caller may go on, or ctx ends, which is its error.
-func (p *Pace) Wait(ctx context.Context) error {
+// Next returns after what time its caller, who is counted, may go on; 0 or less if that is now.
+func (p *Pace) Next() time.Duration {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	now := time.Now()
 	if p.free.Before(now) {
 		p.free = now
 	}
 	p.free = p.free.Add(p.Every)
-	wait := p.free.Sub(now) - time.Duration(p.AtOnce)*p.Every
-	p.mu.Unlock()
+	return p.free.Sub(now) - time.Duration(p.AtOnce)*p.Every
+}
+
+// Wait waits until its caller may go on, or ctx ends, which is its error.
+func (p *Pace) Wait(ctx context.Context) error {
+	wait := p.Next()
 	if wait <= 0 {
 		return ctx.Err()
 	}
