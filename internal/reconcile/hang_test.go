@@ -131,3 +131,33 @@ func TestRemovalEndsAHungStart(t *testing.T) {
 		}
 	})
 }
+
+// plugin is a runtime in which a device plugin hangs while a sandbox is made.
+type plugin struct{ *fake.Runtime }
+
+// CreateSandbox implements runtime.Sandboxes.
+func (p plugin) CreateSandbox(ctx context.Context, q *v1.Pod, attempt int) error {
+	return runtime.Call(ctx, "Waiting", "for a plugin", func(ctx context.Context) error {
+		return hung{p.Runtime, time.Minute}.CreateSandbox(ctx, q, attempt)
+	})
+}
+
+// TestRemovalEndsAHungPlugin: a pod says that it waits for a device plugin that hangs, and is gone as soon as its manifest
+// is.
+func TestRemovalEndsAHungPlugin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
+		h := start(t, rt, func(o *reconcile.Options) { o.Sandboxes = plugin{rt} })
+		defer h.stop()
+		h.want(web())
+		after(10 * time.Second)
+		if events := h.events.take(); !strings.Contains(events, "Waiting web/: for a plugin") {
+			t.Errorf("events:\n%s", events)
+		}
+		h.want()
+		after(time.Second)
+		if shown := h.board.get("web"); shown != nil {
+			t.Errorf("1 s after the manifest was removed: %+v", shown.Status)
+		}
+	})
+}

@@ -72,7 +72,8 @@ func (r *Resources) machine(requests v1.ResourceList) plan.Machine {
 		return plan.Machine{Has: r.node}
 	}
 	m := plan.Machine{
-		Has: maps.Clone(r.node), Unhealthy: map[v1.ResourceName]int{}, Why: map[v1.ResourceName]string{}, NoPlugins: true,
+		Has: maps.Clone(r.node), NoPlugins: true,
+		Unhealthy: map[v1.ResourceName]int{}, Why: map[v1.ResourceName]string{},
 	}
 	if m.Has == nil {
 		m.Has = v1.ResourceList{}

@@ -162,7 +162,9 @@ func (e *Executor) Perform(
 			inspect = true
 			e.log.Info(a.String())
 		}
-		err := finish(ctx, func(ctx context.Context) error { return e.do(ctx, &s, seen, a) })
+		err := finish(ctx, func(longer context.Context) error {
+			return e.do(runtime.WithCaller(longer, ctx, e.slow), &s, seen, a)
+		})
 		if errors.Is(err, lifecycle.ErrLate) {
 			late = errors.Join(late, fmt.Errorf("%s: %w", a, err))
 			continue
@@ -176,6 +178,11 @@ func (e *Executor) Perform(
 		}
 	}
 	return s, inspect, late
+}
+
+// slow records what an action waits for.
+func (e *Executor) slow(reason, message string) {
+	e.recorder.Record("", record.Warning, reason, message)
 }
 
 // lastTime is how long a running action may continue after podrun is asked to stop, or the pod's

@@ -192,7 +192,8 @@ func (st *ContainerStarter) prepare(ctx context.Context, s runtime.Start) (*laun
 	if err := st.buildSpec(l, input); err != nil {
 		return nil, err
 	}
-	if err := st.o.Devices.PreStart(ctx, l.devices); err != nil {
+	prepare := func(ctx context.Context) error { return st.o.Devices.PreStart(ctx, l.devices) }
+	if err := plugged(ctx, l.Pod, prepare); err != nil {
 		return nil, failed(err)
 	}
 	l.shim = st.o.Shims.Shared(ctx, l.forShim())

@@ -14,6 +14,7 @@ import (
 
 	containerdoci "github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
@@ -28,11 +29,33 @@ func failed(err error) error {
 }
 
 // setDevices sets which devices the container gets for its limits.
-func (st *ContainerStarter) setDevices(ctx context.Context, l *launch) (err error) {
-	if l.devices, err = st.o.Devices.Of(ctx, l.Sandbox.ID, l.Pod, l.Container.Name); err != nil {
+func (st *ContainerStarter) setDevices(ctx context.Context, l *launch) error {
+	err := plugged(ctx, l.Pod, func(ctx context.Context) (err error) {
+		l.devices, err = st.o.Devices.Of(ctx, l.Sandbox.ID, l.Pod, l.Container.Name)
+		return err
+	})
+	if err != nil {
 		return failed(err)
 	}
 	return nil
+}
+
+// plugged calls do, in which device plugins may be called for p. They may hang: the call is given up when p is not
+// wanted any more.
+func plugged(ctx context.Context, p *v1.Pod, do func(context.Context) error) error {
+	if !pod.NeedsDevices(p) {
+		return do(ctx)
+	}
+	names := map[string]bool{}
+	for _, c := range pod.AllContainers(p) {
+		for name := range c.Resources.Limits {
+			if pod.IsDevice(name) {
+				names[string(name)] = true
+			}
+		}
+	}
+	return runtime.Call(ctx, "WaitingForDevicePlugin", "waiting for an answer of the device plugin of "+
+		strings.Join(slices.Sorted(maps.Keys(names)), ", "), do)
 }
 
 // addDevices adds devices of the Container Device Interface to the container's spec: those that the pod names

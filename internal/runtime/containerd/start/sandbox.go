@@ -82,7 +82,8 @@ func (st *SandboxStarter) PrepareSandbox(p *v1.Pod) (pod.SandboxDetails, error) 
 
 // CreateSandbox implements runtime.Driver.
 func (st *SandboxStarter) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (pod.Sandbox, error) {
-	if err := st.o.Devices.Acquire(ctx, s.ID, p); err != nil {
+	acquire := func(ctx context.Context) error { return st.o.Devices.Acquire(ctx, s.ID, p) }
+	if err := plugged(ctx, p, acquire); err != nil {
 		return pod.Sandbox{}, &runtime.ReasonError{Reason: runtime.ReasonAdmission, Err: err}
 	}
 	if err := st.o.Cgroups.Create(p, driverOf(s)); err != nil {
