@@ -86,7 +86,8 @@ type Manager struct {
 
 // resource is what is known of a resource and its plugin.
 type resource struct {
-	plugin  *plugin
+	plugin *plugin
+	// devices are nil before the first list.
 	devices map[string]device.Plugged
 	// lost is when the connection to the plugin ended; zero while there is one.
 	lost time.Time
@@ -383,7 +384,7 @@ func (m *Manager) listed(name v1.ResourceName, p *plugin, all []*v1beta1.Device)
 	r := m.resources[name]
 	changed := false
 	if r != nil && r.plugin == p {
-		changed = !r.lost.IsZero() || !maps.EqualFunc(r.devices, devices, device.Plugged.Equal)
+		changed = r.devices == nil || !r.lost.IsZero() || !maps.EqualFunc(r.devices, devices, device.Plugged.Equal)
 		r.devices, r.lost = devices, time.Time{}
 	}
 	m.mu.Unlock()
@@ -447,7 +448,9 @@ func (m *Manager) Devices() map[v1.ResourceName]map[string]device.Plugged {
 	defer m.mu.Unlock()
 	all := map[v1.ResourceName]map[string]device.Plugged{}
 	for name, r := range m.resources {
-		all[name] = maps.Clone(r.devices)
+		if r.devices != nil || !r.lost.IsZero() { // else it lists them in a moment, and pods go on waiting for it
+			all[name] = maps.Clone(r.devices)
+		}
 	}
 	return all
 }

@@ -21,6 +21,24 @@ import (
 
 const gpu = v1.ResourceName("example.com/gpu")
 
+// TestBeforeTheFirstList: a resource is there when its devices are, not when its plugin has registered: who waits for the
+// plugin is not to learn that it has no devices.
+func TestBeforeTheFirstList(t *testing.T) {
+	t.Parallel()
+	m := run(t, t.TempDir())
+	p := begin(t, filepath.Join(m.dir, "gpu.sock"), &v1beta1.DevicePluginOptions{})
+	p.mu.Lock() // it lists nothing yet
+	err := m.register(t, request("gpu.sock"))
+	if got, is := m.Devices()[gpu]; is || err != nil {
+		t.Errorf("before the first list: %v, %v", got, err)
+	}
+	if got, err := Read(m.o.File); err != nil || len(got) != 1 || !got[0].Connected {
+		t.Errorf("it is connected: %v, %v", got, err)
+	}
+	p.mu.Unlock()
+	m.await(t, "") // it has none
+}
+
 // standIn is a device plugin.
 type standIn struct {
 	v1beta1.UnimplementedDevicePluginServer
