@@ -23,9 +23,10 @@ func volumesCommand(a *app) *cobra.Command {
 	}
 	var namespace string
 	rm := &cobra.Command{
-		Use:     "rm NAME...",
-		Short:   "Remove volumes and all data in them",
-		Long:    "rm removes volumes and all data in them; a driver deletes what it has made. It does not remove volumes that\na pod uses.",
+		Use:   "rm NAME...",
+		Short: "Remove volumes and all data in them",
+		Long: "rm removes volumes and all data in them; a driver deletes what it has made, and a PersistentVolume of the\n" +
+			"manifests keeps its data. It does not remove volumes that a pod uses.",
 		Example: "  podrun volumes rm data -n default",
 		Args:    argCount(1, unlimited),
 		RunE: func(c *cobra.Command, names []string) error {
