@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -65,3 +66,36 @@ func lostBy(s *status.Status) string {
 	}
 	return ""
 }
+
+// plainly returns an interceptor that makes the errors of calls those of plain.
+func plainly(path string) grpc.UnaryClientInterceptor {
+	return func(
+		ctx context.Context, method string, in, out any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
+		o ...grpc.CallOption,
+	) error {
+		return plain(ctx, path, call(ctx, method, in, out, conn, o...))
+	}
+}
+
+// plainStream does so for streams.
+func plainStream(path string) grpc.StreamClientInterceptor {
+	return func(
+		ctx context.Context, of *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
+		o ...grpc.CallOption,
+	) (grpc.ClientStream, error) {
+		s, err := open(ctx, of, conn, method, o...)
+		if err != nil {
+			return nil, plain(ctx, path, err)
+		}
+		return stream{s, path}, nil
+	}
+}
+
+// stream is one whose errors are those of plain.
+type stream struct {
+	grpc.ClientStream
+	path string
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s stream) RecvMsg(m any) error { return plain(s.Context(), s.path, s.ClientStream.RecvMsg(m)) }

@@ -2,6 +2,7 @@ package socket
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -71,5 +72,15 @@ func TestPlain(t *testing.T) {
 	check(call("/s/long"), codes.Internal, "Internal: xxx")
 	check(call("/s/none"), codes.NotFound, "NotFound")
 	check(call("/s/hangs"), codes.DeadlineExceeded, "it has not answered at "+at+" in time")
+	conn, err := Client(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	list, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/s/full")
+	if err == nil {
+		err = errors.Join(list.SendMsg(&emptypb.Empty{}), list.CloseSend(), list.RecvMsg(&emptypb.Empty{}))
+	}
+	check(fmt.Errorf("a call: %w", err), codes.Unavailable, "Unavailable: the pool is busy")
 	check(call("/s/dies"), codes.Unavailable, "it does not answer at "+at+" (")
 }

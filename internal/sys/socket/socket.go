@@ -123,7 +123,8 @@ func Pinned(path string, is *Identity) (*grpc.ClientConn, error) {
 func client(path string, dial func(context.Context) (net.Conn, error)) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"), grpc.WithIdleTimeout(0), // an end of the connection is the server's
-		grpc.WithMaxHeaderListSize(1<<14), grpc.WithUnaryInterceptor(plainly(path)),
+		grpc.WithMaxHeaderListSize(1<<14),
+		grpc.WithUnaryInterceptor(plainly(path)), grpc.WithStreamInterceptor(plainStream(path)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))
 }
 

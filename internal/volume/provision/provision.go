@@ -64,7 +64,7 @@ func (p *Provisioner) Bound(
 		return nil, err
 	case found && wanted.Driver != "" && wanted.Driver != made.Driver:
 		return nil, fmt.Errorf("the driver %s may have made a volume %s for the claim %s, whose StorageClass names %s now; "+
-			"podrun volumes rm, when no pod has the claim, forgets it", made.Driver, made.Name, key, wanted.Driver)
+			"%s, when no pod has the claim, forgets it", made.Driver, made.Name, key, wanted.Driver, Command(key))
 	case wanted.Driver == "" && !found:
 		return nil, nil
 	case wanted.Driver == "":
