@@ -25,6 +25,12 @@ type Machine struct {
 	CPUs      pod.CPUs // of this pod
 }
 
+// outOf begins the reasons of pods that lack a resource.
+const outOf = "OutOf"
+
+// IsLack reports that a pod waits since it lacks a resource.
+func (w Waiting) IsLack() bool { return strings.HasPrefix(w.Reason, outOf) }
+
 // Lack returns which of the requested resources does not fit into what the machine has beside what is used by others;
 // nil if all of them fit. A resource that the machine does not name is ignored unless it is a device. Reason, message
 // and the order of the resources are the kubelet's; for a device the message also says who has it.
@@ -52,7 +58,7 @@ func (m Machine) Lack(requests v1.ResourceList) *Waiting {
 		}
 		message := cmp.Or(m.Why[name], fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, "+
 			"used: %d, capacity: %d%s", name, value(&wanted), value(&taken), value(&capacity), m.about(name)))
-		return &Waiting{Reason: "OutOf" + string(name), Message: message}
+		return &Waiting{Reason: outOf + string(name), Message: message}
 	}
 	return nil
 }

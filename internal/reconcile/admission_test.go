@@ -1,8 +1,10 @@
 package reconcile_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,6 +171,75 @@ func (s slowly) Interrupted(uid pod.UID) (bool, error) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return s.Data.Interrupted(uid)
+}
+
+// plugins are the device plugins of a machine, whose devices come and go.
+type plugins struct {
+	mu      sync.Mutex
+	usable  int
+	changed []func()
+}
+
+func (p *plugins) Offered() map[v1.ResourceName]pod.DeviceOffer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return map[v1.ResourceName]pod.DeviceOffer{"example.com/gpu": {Usable: p.usable}}
+}
+
+func (p *plugins) OnChange(f func()) { p.changed = append(p.changed, f) }
+
+func (p *plugins) offer(n int) {
+	p.mu.Lock()
+	p.usable = n
+	p.mu.Unlock()
+	for _, f := range p.changed {
+		f()
+	}
+}
+
+func (p *plugins) CPUs(string, *v1.Pod) pod.CPUs                         { return pod.CPUs{} }
+func (p *plugins) Acquire(context.Context, string, *v1.Pod) error        { return nil }
+func (p *plugins) Health(string, *v1.Pod) map[string][]v1.ResourceStatus { return nil }
+
+// TestAnEditWithoutThePlugin: the plugin is away, or a device unhealthy, while the pod is edited, and comes back.
+func TestAnEditWithoutThePlugin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		devices := &plugins{usable: 2}
+		h := start(t, forever(), func(o *reconcile.Options) { o.Devices, o.Data = devices, slowly{o.Data} })
+		defer h.stop()
+		after(time.Second)
+		pods := func(rev int) []*v1.Pod {
+			q := v1.ResourceList{"example.com/gpu": resource.MustParse("2")}
+			p := newPod("p", types.UID(fmt.Sprint("p", rev)), v1.RestartPolicyAlways, "a")
+			p.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: q, Requests: q}
+			p.Spec.Containers[0].Command = []string{string(p.UID)}
+			other := newPod("q", "q0", v1.RestartPolicyAlways, "a")
+			one := v1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+			other.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: one, Requests: one}
+			return []*v1.Pod{p, other}
+		}
+		h.want(pods(0)[0])
+		after(time.Second)
+		h.want(pods(0)...)
+		after(time.Second)
+		for rev, n := range []int{0, 1, 0, 1} {
+			devices.offer(n)
+			after(time.Second)
+			h.want(pods(rev + 1)...)
+			after(time.Minute)
+			h.wantLiving("")
+			devices.offer(2)
+			after(time.Minute)
+			h.wantLiving(fmt.Sprintf("p%d-a-0", rev+1))
+		}
+		devices.offer(0)
+		h.want(pods(9)...)
+		after(time.Minute)
+		h.want(pods(9)[1]) // it is removed before it could start
+		devices.offer(2)
+		after(time.Minute)
+		h.wantLiving("q0-a-0")
+	})
 }
 
 // TestAnEditKeepsWhatThePodHas: a pod that waits for a device, or for memory, does not get it while the pod that has it is

@@ -108,10 +108,14 @@ func (w *worker) reserve(seen pod.Observed) {
 }
 
 // yield gives back the reservation of a pod that was on the machine and that nothing is left of. It keeps that for its
-// next revision or sandbox, which nobody else is to come before, unless p cannot start that now: who waits for others
-// keeps nobody waiting.
+// next revision or sandbox, which nobody else is to come before, unless p says that this waits for something other than
+// its own: who waits for others keeps nobody waiting.
 func (w *worker) yield(seen pod.Observed, p plan.Plan) {
-	if w.held && !isThere(seen) && (w.state.Pod == nil || p.Failure != nil || p.Completed) {
+	if !w.held || isThere(seen) {
+		return
+	}
+	waits := p.Never != nil || p.Failure != nil && !p.Failure.IsLack()
+	if w.state.Pod == nil || p.Completed || waits || !w.shared.resources.Keep(w.key, plan.Requests(w.state.Pod)) {
 		w.held = false
 		w.shared.resources.Release(w.key)
 	}

@@ -34,7 +34,9 @@ type Resources struct {
 
 	mu       sync.Mutex
 	reserved map[pod.Key]v1.ResourceList
-	waiting  map[Waiter]bool
+	// kept are the pods that nothing is left of, and that have their reservation until they start again.
+	kept    map[pod.Key]bool
+	waiting map[Waiter]bool
 }
 
 // Devices are the devices of plugins. They come and go.
@@ -54,7 +56,10 @@ type Devices interface {
 // NewResources returns the resources of a machine that has so much for pods, and the devices of plugins, which
 // may be nil.
 func NewResources(node v1.ResourceList, devices Devices) *Resources {
-	r := &Resources{node: node, devices: devices, reserved: map[pod.Key]v1.ResourceList{}, waiting: map[Waiter]bool{}}
+	r := &Resources{
+		node: node, devices: devices, reserved: map[pod.Key]v1.ResourceList{}, kept: map[pod.Key]bool{},
+		waiting: map[Waiter]bool{},
+	}
 	if devices != nil {
 		devices.OnChange(func() {
 			r.mu.Lock()
@@ -142,6 +147,7 @@ func (r *Resources) Hold(key pod.Key, requests v1.ResourceList) {
 
 // replace makes requests the reservation of a pod, and wakes who waits for what it does not need any more.
 func (r *Resources) replace(key pod.Key, requests v1.ResourceList) {
+	delete(r.kept, key)
 	if was, held := r.reserved[key]; held && !equality.Semantic.DeepEqual(was, requests) {
 		r.release(key)
 	}
@@ -161,6 +167,23 @@ func (r *Resources) Expect(key pod.Key, requests v1.ResourceList) {
 	r.Hold(key, requests)
 }
 
+// Keep records that nothing is left of a pod, and keeps its reservation for its next start, which requests so much:
+// an edit, a reboot or the absence of its plugin gives its devices to nobody else. It returns false if there is none, or
+// if the pod requests more than it had: who waits for more keeps nobody else waiting.
+func (r *Resources) Keep(key pod.Key, requests v1.ResourceList) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	had, held := r.reserved[key]
+	for name, q := range requests {
+		has := had[name]
+		held = held && q.Cmp(has) <= 0
+	}
+	if held {
+		r.kept[key] = true
+	}
+	return held
+}
+
 // Release records that a pod is not on the machine.
 func (r *Resources) Release(key pod.Key) {
 	r.mu.Lock()
@@ -173,6 +196,7 @@ func (r *Resources) release(key pod.Key) {
 		return
 	}
 	delete(r.reserved, key)
+	delete(r.kept, key)
 	r.wake()
 }
 
@@ -211,7 +235,7 @@ func (r *Resources) holders(key pod.Key) map[v1.ResourceName][]pod.Key {
 	out := map[v1.ResourceName][]pod.Key{}
 	for other, requests := range r.reserved {
 		for name := range requests {
-			if other != key && pod.IsDevice(name) {
+			if r.counts(other, key) && pod.IsDevice(name) {
 				out[name] = append(out[name], other)
 			}
 		}
@@ -219,10 +243,17 @@ func (r *Resources) holders(key pod.Key) map[v1.ResourceName][]pod.Key {
 	return out
 }
 
+// counts reports whether the pod key cannot have what the pod other has reserved. Who starts again comes before those
+// that have not been on the machine, but not before others like it: with fewer devices than all of them had, some start.
+func (r *Resources) counts(other, key pod.Key) bool {
+	return other != key && !(r.kept[key] && r.kept[other])
+}
+
+// others returns what pods other than key have reserved.
 func (r *Resources) others(key pod.Key) v1.ResourceList {
 	sum := v1.ResourceList{}
 	for other, requests := range r.reserved {
-		if other == key {
+		if !r.counts(other, key) {
 			continue
 		}
 		for name, q := range requests {

@@ -46,3 +46,41 @@ func TestWhyThereIsNoDevice(t *testing.T) {
 		}
 	}
 }
+
+// TestKept: who starts again with what it had comes before all others, but waits for nobody like it, also when there is
+// less than before.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	const gpu = v1.ResourceName("example.com/gpu")
+	n := func(n string) v1.ResourceList { return v1.ResourceList{gpu: resource.MustParse(n)} }
+	offered := map[v1.ResourceName]pod.DeviceOffer{gpu: {Usable: 2}}
+	r := NewResources(nil, standIn{offered: offered})
+	a, b, c := pod.Key{Name: "a"}, pod.Key{Name: "b"}, pod.Key{Name: "c"}
+	admits := func(key pod.Key, requests string, want bool) {
+		t.Helper()
+		if got := r.Admit(key, n(requests)); got != want {
+			t.Errorf("%s with %s: %v", key.Name, requests, got)
+		}
+	}
+	admits(a, "1", true)
+	admits(b, "1", true)
+	admits(c, "1", false)
+	if r.Keep(c, n("1")) || r.Keep(a, n("2")) || r.Keep(a, v1.ResourceList{"example.com/other": resource.MustParse("1")}) {
+		t.Error("kept what it had not")
+	}
+	if !r.Keep(a, n("1")) || !r.Keep(b, n("1")) {
+		t.Error("not kept")
+	}
+	admits(c, "1", false)
+	offered[gpu] = pod.DeviceOffer{} // the plugin is away
+	admits(a, "1", false)
+	offered[gpu] = pod.DeviceOffer{Usable: 1} // and has less when it is back
+	admits(c, "1", false)
+	admits(b, "1", true)
+	admits(a, "1", false)
+	r.Release(b)
+	admits(c, "1", false)
+	admits(a, "1", true)
+	r.Release(a)
+	admits(c, "1", true)
+}

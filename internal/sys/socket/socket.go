@@ -164,13 +164,3 @@ func verifyPeer(conn net.Conn) error {
 	}
 	return nil
 }
-
-// plainly returns an interceptor that makes errors those of plain.
-func plainly(path string) grpc.UnaryClientInterceptor {
-	return func(
-		ctx context.Context, method string, in, out any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
-		o ...grpc.CallOption,
-	) error {
-		return plain(ctx, path, call(ctx, method, in, out, conn, o...))
-	}
-}

@@ -273,9 +273,6 @@ func again(ctx context.Context, d *Drivers, name string, r *driver) (now *driver
 func (d *Drivers) connected(name string, r *driver, is bool) {
 	d.mu.Lock()
 	changed := d.drivers[name] == r && r.connected != is
-	if r.conn.GetState() != connectivity.Ready {
-		r.unusable = nil
-	}
 	if r.connected = is; is {
 		r.lost = time.Time{}
 	} else if changed {

@@ -199,7 +199,12 @@ func (d *Drivers) renew(ctx context.Context) {
 			continue // what another edit of the document names is for pods that start
 		}
 		d.begin(ctx, record, publishing, func(ctx context.Context, record Record) error {
-			return d.publish(ctx, with, r, record)
+			err := d.publish(ctx, with, r, record)
+			if err != nil {
+				d.o.Log.Warn("a driver does not publish a volume of a running pod again, which keeps what it has",
+					"pod", record.Pod.String(), "volume", record.Volume, "err", err)
+			}
+			return err
 		})
 	}
 }

@@ -128,6 +128,9 @@ func (s *stages) stage(ctx context.Context, with *driver, r Request, record *Rec
 		of := slices.IndexFunc(others, func(o Record) bool { return o.UID != record.UID })
 		if of >= 0 {
 			s.bequeath(at, others[of], *record)
+			if others[of].Pod == record.Pod {
+				return false, errors.New("it is ReadWriteOncePod, and not unpublished yet for the pod's former revision")
+			}
 			return false, fmt.Errorf("it is ReadWriteOncePod, and the pod %s has it", others[of].Pod)
 		}
 		if next, is := s.heir(at); is && next.Pod != record.Pod {

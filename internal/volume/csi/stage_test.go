@@ -383,12 +383,12 @@ func TestOnePodIsEdited(t *testing.T) {
 		}
 	}
 	refused(rival, "the pod ns/pod-u1 has it")
-	refused(next, "the pod ns/pod-u1 has it")
+	refused(next, "not unpublished yet for the pod's former revision")
 	m.remove("u1")
 	refused(rival, "kept for the next revision of the pod ns/pod-u1")
 	m.published(next)
 	refused(rival, "the pod ns/pod-u1 has it")
-	refused(last, "the pod ns/pod-u1 has it")
+	refused(last, "not unpublished yet for the pod's former revision")
 	m.remove("u2")
 	refused(rival, "kept for the next revision of the pod ns/pod-u1")
 	for len(m.changes) > 0 {
