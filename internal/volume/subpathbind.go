@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +17,7 @@ import (
 
 // pin binds file, a volume or a part of it, to a path of podrun's own and returns that path. So the
 // container's runtime mounts what was opened, even if something else is put in its place meanwhile.
-func (v *Volumes) pin(in pod.Inside, i int, file *os.File) (string, error) {
+func (v *Volumes) pin(ctx context.Context, in pod.Inside, i int, file *os.File) (string, error) {
 	m := in.Container.VolumeMounts[i]
 	if !isComponent(in.Container.Name) {
 		return "", fmt.Errorf("%q cannot be a directory's name", in.Container.Name)
@@ -55,6 +56,9 @@ func (v *Volumes) pin(in pod.Inside, i int, file *os.File) (string, error) {
 		return "", err
 	}
 	defer target.Close()
+	if err := ctx.Err(); err != nil { // nobody waits any more, and the pod may be gone
+		return "", err
+	}
 	if hasUsers(in) {
 		err = bindMapped(file, target, v.dirs.SandboxFiles().Users(in.Sandbox.ID))
 	} else {

@@ -58,6 +58,7 @@ type Volumes struct {
 	csi    *csi.Drivers
 	// provisioner has the volumes of claims.
 	provisioner *provision.Provisioner
+	attempts    attempts
 	log         *slog.Logger
 	mu          sync.Mutex // guards writes to a pod's own directory, and owned
 	owned       map[ownKey]bool
@@ -77,9 +78,10 @@ func New(o Options) *Volumes {
 			Dirs: o.Dirs, HostRoot: o.HostRoot, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain,
 			Neighbours: o.Neighbours,
 		}),
-		mounts: mounts.New(),
-		log:    o.Log,
-		owned:  map[ownKey]bool{},
+		mounts:   mounts.New(),
+		attempts: attempts{of: map[pod.UID]chan struct{}{}},
+		log:      o.Log,
+		owned:    map[ownKey]bool{},
 	}
 	own := func(ctx context.Context, p *v1.Pod, path string) error { return ownInline(ctx, p, path, o.Log) }
 	v.csi = csi.New(csi.Options{Dirs: o.Dirs, Dir: o.PluginsDir, Own: own, Log: o.Log})
@@ -97,12 +99,19 @@ func (v *Volumes) CSI() *csi.Drivers { return v.csi }
 // pod.ReasonFailedMount for a volume that is not mounted, and runtime.ReasonConfig for a part of it,
 // such as a subPath, or another file that the container cannot get.
 func (v *Volumes) Setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error) {
-	prepared, err := v.setup(ctx, in)
+	var prepared []pod.Mount
+	err := v.attempts.do(ctx, in.Pod.UID, func(ctx context.Context) (err error) {
+		prepared, err = v.setup(ctx, in)
+		return err
+	})
 	var reason *runtime.ReasonError
 	if err != nil && !errors.As(err, &reason) {
 		return nil, &runtime.ReasonError{Reason: runtime.ReasonConfig, Err: err}
 	}
-	return prepared, err
+	if err != nil { // prepared may be written to yet
+		return nil, err
+	}
+	return prepared, nil
 }
 
 // notMounted gives err the reason of a volume that is not mounted.
@@ -113,11 +122,18 @@ func notMounted(err error) error {
 // Mount makes all volumes ready that containers of in.Pod use, init containers included: as under the kubelet none of
 // them runs before. It does so once a volume; images are mounted for each container. Its error is like that of Setup.
 func (v *Volumes) Mount(ctx context.Context, in pod.Inside) error {
+	return v.attempts.do(ctx, in.Pod.UID, func(ctx context.Context) error { return mountAll(ctx, v, in) })
+}
+
+func mountAll(ctx context.Context, v *Volumes, in pod.Inside) error {
 	if err := checkFilled(ctx, v.dirs, in); err != nil {
 		return notMounted(fmt.Errorf("MountVolume.SetUp failed for %w", err))
 	}
 	done := map[string]bool{}
 	mount := func(name, call string) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if volume, err := volumeOf(in.Pod, name); done[name] || err == nil && volume.Image != nil {
 			return nil
 		}
@@ -164,7 +180,7 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 			}
 			sources[m.Name] = s
 		}
-		mount, err := v.mountOf(in, i, s)
+		mount, err := v.mountOf(ctx, in, i, s)
 		if err != nil {
 			return nil, fmt.Errorf("mount of volume %q at %s: %w", m.Name, m.MountPath, err)
 		}
@@ -214,7 +230,7 @@ type source struct {
 }
 
 // mountOf returns mount number i of the container, of a volume that is prepared.
-func (v *Volumes) mountOf(in pod.Inside, i int, s source) (pod.Mount, error) {
+func (v *Volumes) mountOf(ctx context.Context, in pod.Inside, i int, s source) (pod.Mount, error) {
 	m := in.Container.VolumeMounts[i]
 	out := pod.Mount{
 		HostPath: s.path, ContainerPath: path.Join("/", m.MountPath), ReadOnly: m.ReadOnly || s.readOnly,
@@ -249,7 +265,7 @@ func (v *Volumes) mountOf(in pod.Inside, i int, s source) (pod.Mount, error) {
 		return out, err
 	}
 	defer file.Close()
-	out.HostPath, err = v.pin(in, i, file)
+	out.HostPath, err = v.pin(ctx, in, i, file)
 	return out, err
 }
 

@@ -86,7 +86,7 @@ func (m *Manager) Allocate(
 	one := answer.ContainerResponses[0]
 	for _, n := range []int{len(one.Envs), len(one.Mounts), len(one.Devices), len(one.Annotations), len(one.CdiDevices)} {
 		if n > mostParts {
-			return nil, false, fmt.Errorf("the device plugin of %s allocates too much for %v: %d of one kind, and %d are allowed",
+			return nil, false, fmt.Errorf("the device plugin of %s allocates %[3]d things of a kind for %[2]v, more than %[4]d",
 				name, ids, n, mostParts)
 		}
 	}

@@ -52,7 +52,7 @@ func (m *Manager) Close() error { return m.listener.Remove() }
 // Run lets plugins register and follows them until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	following, stop := context.WithCancel(ctx)
-	defer m.last()
+	defer writeLast(m)
 	defer m.running.Wait()
 	defer stop()
 	m.mu.Lock()
@@ -65,8 +65,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	return errors.Join(s.Serve(m.listener), ctx.Err())
 }
 
-// last writes down what has not been yet.
-func (m *Manager) last() {
+// writeLast writes down what has not been yet.
+func writeLast(m *Manager) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.unwritten {

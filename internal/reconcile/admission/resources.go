@@ -168,8 +168,8 @@ func (r *Resources) Expect(key pod.Key, requests v1.ResourceList) {
 }
 
 // Keep records that nothing is left of a pod, and keeps its reservation for its next start, which requests so much:
-// an edit, a reboot or the absence of its plugin gives its devices to nobody else. It returns false if there is none, or
-// if the pod requests more than it had: who waits for more keeps nobody else waiting.
+// an edit, a reboot or the absence of its plugin gives its devices to nobody else. It returns false if there is none,
+// or if the pod requests more than it had: who waits for more keeps nobody else waiting.
 func (r *Resources) Keep(key pod.Key, requests v1.ResourceList) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +244,7 @@ func (r *Resources) holders(key pod.Key) map[v1.ResourceName][]pod.Key {
 }
 
 // counts reports whether the pod key cannot have what the pod other has reserved. Who starts again comes before those
-// that have not been on the machine, but not before others like it: with fewer devices than all of them had, some start.
+// that have not been on the machine, but not before others like it: with fewer devices than they had, some start.
 func (r *Resources) counts(other, key pod.Key) bool {
 	return other != key && !(r.kept[key] && r.kept[other])
 }
