@@ -139,7 +139,7 @@ var rooms = map[string]room{
 	"internal/volume/claims":               {imports: "checkpoint/layout pod sys volume/csi volume/provision"},
 	"internal/volume/subpath":              {imports: "sys"},
 	"internal/volume/provision":            {imports: "checkpoint/layout pod pod/storageclass sys volume/csi volume/persistent"},
-	"internal/volume/csi":                  {imports: "checkpoint/layout pluginregistry pod runtime sys sys/socket volume/csi/wire volume/mounts volume/persistent"},
+	"internal/volume/csi":                  {imports: "checkpoint/layout pluginregistry pod runtime sys sys/errtext sys/pace sys/socket volume/csi/wire volume/mounts volume/persistent"},
 	"internal/volume/csi/wire":             {},
 	"internal/volume/persistent":           {pure: true, imports: "pod"},
 	"internal/volume/fsgroup":              {imports: "sys"},

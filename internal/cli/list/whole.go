@@ -103,11 +103,11 @@ func volumeRow(claim claims.Claim, wide bool) []string {
 		printers.OrNone(cmp.Or(claim.Path, claim.Handle)), printers.OrNone(claim.Message))
 }
 
-// plugins lists the plugins that serve --plugins knows.
+// plugins lists the plugins that serve --plugins knows. What cannot be read does not keep the others from being listed.
 func (l *Lister) plugins(o Options) error {
-	all, err := plugins.List(l.Reader.Dirs)
-	if err != nil {
-		return err
+	all, unread := plugins.List(l.Reader.Dirs)
+	if len(all) == 0 && unread != nil {
+		return unread
 	}
 	if o.Format.Tabular() {
 		l.warnOfAge("plugins", nil)
@@ -116,7 +116,7 @@ func (l *Lister) plugins(o Options) error {
 	if o.Format.Wide() {
 		header = append(header, "SOCKET")
 	}
-	return printed(l, o, all, "plugins", printers.List[plugins.Plugin]{
+	err := printed(l, o, all, "plugins", printers.List[plugins.Plugin]{
 		Header: header,
 		Name:   func(p plugins.Plugin) string { return "plugin/" + p.Name },
 		Row: func(p plugins.Plugin) []string {
@@ -132,4 +132,5 @@ func (l *Lister) plugins(o Options) error {
 			return row
 		},
 	})
+	return errors.Join(err, unread)
 }

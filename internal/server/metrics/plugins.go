@@ -28,8 +28,7 @@ func describePlugins() map[string]*prometheus.Desc {
 func collectPlugins(descs map[string]*prometheus.Desc, from Node, out chan<- prometheus.Metric) {
 	all, err := from.Plugins()
 	if err != nil {
-		out <- prometheus.NewInvalidMetric(descs["podrun_plugin_connected"], err)
-		return
+		out <- prometheus.NewInvalidMetric(descs["podrun_plugin_connected"], err) // the others are there nevertheless
 	}
 	gauge := func(name string, value int, labels ...string) {
 		out <- prometheus.MustNewConstMetric(descs[name], prometheus.GaugeValue, float64(value), labels...)

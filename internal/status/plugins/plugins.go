@@ -5,6 +5,7 @@
 package plugins
 
 import (
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -116,17 +117,14 @@ func statusOf(connected bool) string {
 	return Disconnected
 }
 
-// List returns the plugins that serve knows, or knew last, by name.
+// List returns the plugins that serve knows, or knew last, by name. With an error these are those of which something
+// can be read.
 func List(dirs layout.Dirs) ([]Plugin, error) {
 	known, err := plugins.Read(dirs.SandboxFiles().Plugins())
-	if err != nil {
-		return nil, err
-	}
-	users := map[v1.ResourceName]map[string]string{}
+	var users map[v1.ResourceName]map[string]string
+	var unread error
 	if len(known) > 0 {
-		if users, err = usersOf(dirs); err != nil {
-			return nil, err
-		}
+		users, unread = usersOf(dirs)
 	}
 	all := []Plugin{}
 	for _, p := range known {
@@ -147,20 +145,15 @@ func List(dirs layout.Dirs) ([]Plugin, error) {
 		}
 		all = append(all, out)
 	}
-	drivers, err := csiDrivers(dirs)
-	return append(all, drivers...), err
+	drivers, damaged := csiDrivers(dirs)
+	return append(all, drivers...), errors.Join(err, unread, damaged)
 }
 
-// csiDrivers returns the CSI drivers that have registered, and those that have volumes, by name.
+// csiDrivers returns the CSI drivers that have registered, and those that have volumes, by name. With an error these
+// are those that can be read.
 func csiDrivers(dirs layout.Dirs) ([]Plugin, error) {
 	known, err := csi.Read(dirs)
-	if err != nil {
-		return nil, err
-	}
-	volumes, err := csi.Records(dirs)
-	if err != nil {
-		return nil, err
-	}
+	volumes, damaged := csi.Records(dirs)
 	drivers := map[string]*Plugin{}
 	for _, d := range known {
 		drivers[d.Name] = &Plugin{
@@ -188,15 +181,12 @@ func csiDrivers(dirs layout.Dirs) ([]Plugin, error) {
 	for _, name := range slices.Sorted(maps.Keys(drivers)) {
 		all = append(all, *drivers[name])
 	}
-	return all, nil
+	return all, errors.Join(err, damaged)
 }
 
 // usersOf returns the pods that have devices, by resource and device.
 func usersOf(dirs layout.Dirs) (map[v1.ResourceName]map[string]string, error) {
 	pods, err := checkpoint.NewStore(dirs, slog.New(slog.DiscardHandler)).List()
-	if err != nil {
-		return nil, err
-	}
 	held, out := device.New(device.Options{Dirs: dirs}).Held(), map[v1.ResourceName]map[string]string{}
 	for key, revisions := range pods {
 		for _, r := range revisions {
@@ -212,5 +202,5 @@ func usersOf(dirs layout.Dirs) (map[v1.ResourceName]map[string]string, error) {
 			}
 		}
 	}
-	return out, nil
+	return out, err
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +57,11 @@ func TestList(t *testing.T) {
 	}
 	all, err := List(dirs)
 	if err != nil || len(all) != 4 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	damaged := filepath.Join(layout.CSIVolumes(dirs), "u3_data.json")
+	write(damaged, `{"driver":`) // the others are listed
+	if all, err = List(dirs); err == nil || !strings.Contains(err.Error(), damaged) || len(all) != 4 {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	gone, gpu, csi, lost := all[0], all[1], all[2], all[3]

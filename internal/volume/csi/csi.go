@@ -65,6 +65,7 @@ type Drivers struct {
 	stages  *stages
 	// attention makes Run look at the records; its capacity is 1.
 	attention chan struct{}
+	unread    error // which records Run cannot read
 
 	mu      sync.Mutex
 	drivers map[string]*driver

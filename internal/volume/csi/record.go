@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/moby/sys/mountinfo"
+
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
@@ -52,12 +54,13 @@ const suffix = ".json"
 
 // file returns the name of the record's file. There is no "_" in the name of a volume, and the name of an inline one is
 // shorter than a hash. The name of a PersistentVolume may be too long for a file's.
-func (r Record) file() string {
-	name := r.Volume
+func (r Record) file() string { return string(r.UID) + "_" + r.name() + suffix }
+
+func (r Record) name() string {
 	if r.PersistentVolume != "" {
-		name = digest(r.PersistentVolume)
+		return digest(r.PersistentVolume)
 	}
-	return string(r.UID) + "_" + name + suffix
+	return r.Volume
 }
 
 // digest returns the SHA-256 of a text in hexadecimal digits.
@@ -66,17 +69,34 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// store has the records, a file each.
-type store struct {
-	dir string
-	mu  sync.Mutex // held while a record is read and written
+// damaged is a record that cannot be read. The name of its file says whose it is, so that it stops nobody else.
+type damaged struct {
+	uid  pod.UID
+	name string // as in Record.name
+	path string
+	err  error
 }
 
-func newStore(dirs layout.Dirs) *store { return &store{dir: layout.CSIVolumes(dirs)} }
+func (d *damaged) Error() string {
+	return fmt.Sprintf("reading the record %s: %v; if that does not end, remove the file when no pod has the UID %s any more and "+
+		"nothing is mounted for it (findmnt | grep %s)", d.path, d.err, d.uid, d.uid)
+}
+
+func (d *damaged) Unwrap() error { return d.err }
+
+// store has the records, a file each.
+type store struct {
+	dirs layout.Dirs
+	dir  string
+	mu   sync.Mutex // held while a record is read and written
+}
+
+func newStore(dirs layout.Dirs) *store { return &store{dirs: dirs, dir: layout.CSIVolumes(dirs)} }
 
 func (s *store) path(r Record) string { return filepath.Join(s.dir, r.file()) }
 
-// Records returns the volumes for which drivers have been called, in the order of their pods.
+// Records returns the volumes for which drivers have been called, in the order of their pods. With an error these are
+// those whose records can be read.
 func Records(dirs layout.Dirs) ([]Record, error) {
 	all, err := newStore(dirs).list("")
 	slices.SortFunc(all, func(a, b Record) int {
@@ -85,33 +105,85 @@ func Records(dirs layout.Dirs) ([]Record, error) {
 	return all, err
 }
 
+// PersistentRecords returns the records of PersistentVolumes. An error is that a pod may have one whose record cannot
+// be read.
+func PersistentRecords(dirs layout.Dirs) ([]Record, error) { return newStore(dirs).persistents() }
+
 // list returns the records of a pod revision; of all if the UID is "". With an error these are those that can be read.
 func (s *store) list(uid pod.UID) ([]Record, error) {
-	entries, err := os.ReadDir(s.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing volumes of CSI drivers: %w", err)
-	}
-	var all []Record
-	var errs []error
-	for _, e := range entries {
-		name, is := strings.CutSuffix(e.Name(), suffix)
-		at := strings.LastIndex(name, "_")
-		if !is || at < 0 || uid != "" && name[:at] != string(uid) {
-			continue
-		}
-		r, found, err := s.read(Record{UID: pod.UID(name[:at]), Volume: name[at+1:]})
-		errs = append(errs, err)
-		if found {
-			all = append(all, r)
-		}
+	all, unread, err := s.scan(uid)
+	errs := []error{err}
+	for _, d := range unread {
+		errs = append(errs, d)
 	}
 	return all, errors.Join(errs...)
 }
 
-// read returns the record of a volume as it is on disk, if there is one.
+// persistents is PersistentRecords.
+func (s *store) persistents() ([]Record, error) {
+	all, unread, err := s.scan("")
+	errs := []error{err}
+	for _, d := range unread {
+		if s.mayBeUsed(d) {
+			errs = append(errs, d)
+		}
+	}
+	return slices.DeleteFunc(all, func(r Record) bool { return r.PersistentVolume == "" }), errors.Join(errs...)
+}
+
+// mayBeUsed reports whether a record that cannot be read may be that of a PersistentVolume that somebody uses: its pod
+// is on the machine, or something is mounted for it. Otherwise nobody is to wait for it: it may never be read again.
+func (s *store) mayBeUsed(d *damaged) bool {
+	if len(d.name) != len(digest("")) {
+		return false // that of an inline volume, which is its pod's alone
+	}
+	if !s.isGone(d.uid) {
+		return true
+	}
+	mounted, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		is := slices.Contains(strings.Split(m.Mountpoint, "/"), string(d.uid))
+		return !is, is
+	})
+	return err != nil || len(mounted) > 0
+}
+
+// isGone reports whether a pod has been removed, with its directory.
+func (s *store) isGone(uid pod.UID) bool {
+	if _, err := os.Lstat(s.dirs.Pods()); err != nil {
+		return false
+	}
+	_, err := os.Lstat(s.dirs.Pod(uid))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// scan returns the records of a pod revision, or all of them, and those that cannot be read.
+func (s *store) scan(uid pod.UID) (all []Record, unread []*damaged, err error) {
+	entries, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing volumes of CSI drivers: %w", err)
+	}
+	for _, e := range entries {
+		name, is := strings.CutSuffix(e.Name(), suffix)
+		at := strings.LastIndex(name, "_")
+		if !is || at < 1 || uid != "" && name[:at] != string(uid) {
+			continue
+		}
+		r, found, err := s.read(Record{UID: pod.UID(name[:at]), Volume: name[at+1:]})
+		var d *damaged
+		if errors.As(err, &d) {
+			unread = append(unread, d)
+		}
+		if found {
+			all = append(all, r)
+		}
+	}
+	return all, unread, nil
+}
+
+// read returns the record of a volume as it is on disk, if there is one. Its errors are damaged ones.
 func (s *store) read(of Record) (r Record, found bool, err error) {
 	text, err := os.ReadFile(s.path(of))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,7 +196,7 @@ func (s *store) read(of Record) (r Record, found bool, err error) {
 		err = fmt.Errorf("it is that of volume %q of a pod with the UID %s", r.Volume, r.UID)
 	}
 	if err != nil {
-		return r, false, fmt.Errorf("reading the record %s: %w", s.path(of), err)
+		return r, false, &damaged{of.UID, of.name(), s.path(of), err}
 	}
 	return r, true, nil
 }

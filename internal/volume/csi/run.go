@@ -2,13 +2,12 @@ package csi
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"time"
+
+	"podrun.io/podrun/internal/sys/errtext"
 )
 
 // The kinds of calls.
@@ -143,17 +142,17 @@ func (d *Drivers) Run(ctx context.Context) error {
 // none of them.
 func (d *Drivers) sweep(ctx context.Context) (left bool) {
 	all, err := d.records.list("")
-	if err != nil {
+	if left = err != nil; left && !errtext.Same(err, d.unread) {
 		d.o.Log.Warn("volumes of removed pods may not be unpublished", "err", err)
-		left = true
 	}
+	d.unread = err
 	for _, r := range all {
-		if !r.Released && !d.isGone(r) {
+		if !r.Released && !d.records.isGone(r.UID) {
 			continue
 		}
 		left = true
 		// A pod with the same UID may have the volume by now.
-		err := d.records.update(r, func(r *Record) { r.Released = r.Released || d.isGone(*r) })
+		err := d.records.update(r, func(r *Record) { r.Released = r.Released || d.records.isGone(r.UID) })
 		if err != nil {
 			d.o.Log.Warn("the volume of a removed pod is not unpublished", "volume", r.Volume, "err", err)
 			continue
@@ -161,15 +160,6 @@ func (d *Drivers) sweep(ctx context.Context) (left bool) {
 		d.begin(ctx, r, unpublishing, d.unpublish)
 	}
 	return left
-}
-
-// isGone reports whether the pod of a volume has been removed, with its directory.
-func (d *Drivers) isGone(r Record) bool {
-	if _, err := os.Lstat(d.o.Dirs.Pods()); err != nil {
-		return false
-	}
-	_, err := os.Lstat(d.o.Dirs.Pod(r.UID))
-	return errors.Is(err, fs.ErrNotExist)
 }
 
 // Renew remembers what a running pod asks for, if it is to be asked for again: its Secret may have changed.

@@ -122,7 +122,7 @@ func (s *stages) stage(ctx context.Context, with *driver, r Request, record *Rec
 	others, err := s.records.others(*record)
 	if r.Persistent.has(v1.ReadWriteOncePod) {
 		if err != nil {
-			return false, err
+			return false, fmt.Errorf("it is ReadWriteOncePod, and another pod may have it: %w", err)
 		}
 		// The document may have had another name, under which this pod has it.
 		of := slices.IndexFunc(others, func(o Record) bool { return o.UID != record.UID })
@@ -235,7 +235,7 @@ func (s *stages) unstage(ctx context.Context, conn *grpc.ClientConn, r Record) e
 	defer s.lock(s.path(r))()
 	others, err := s.records.others(r)
 	if err != nil {
-		return err // one that cannot be read may be another pod's
+		return fmt.Errorf("it is not unstaged, for another pod may have it: %w", err)
 	}
 	if r.Staging == "" || slices.ContainsFunc(others, func(o Record) bool { return o.Staging == r.Staging }) {
 		return s.records.forget(r)
@@ -277,9 +277,9 @@ func removeStaging(dir string) {
 // others returns the records of other pods that have the same PersistentVolume's volume. With an error there may be
 // more.
 func (s *store) others(than Record) ([]Record, error) {
-	all, err := s.list("")
+	all, err := s.persistents()
 	return slices.DeleteFunc(all, func(r Record) bool {
-		return r.PersistentVolume == "" || r.Driver != than.Driver || r.ID != than.ID || r.file() == than.file()
+		return r.Driver != than.Driver || r.ID != than.ID || r.file() == than.file()
 	}), err
 }
 

@@ -99,7 +99,8 @@ func ReadBinding(dirs layout.Dirs, claim pod.Key) (b Binding, found bool, err er
 		err = errors.New("it is not that of this claim")
 	}
 	if err != nil {
-		return Binding{}, true, fmt.Errorf("reading the record %s of the PersistentVolume of claim %s: %w", at, claim, err)
+		return Binding{}, true, fmt.Errorf("reading the record %s of the PersistentVolume of claim %s: %w; if that does not end, "+
+			"remove the file: then the claim may have another volume, and data of the former one stay", at, claim, err)
 	}
 	return b, true, nil
 }

@@ -385,6 +385,27 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// TestDamagedElsewhere: a record that cannot be read stops nothing but its own claim.
+func TestDamagedElsewhere(t *testing.T) {
+	m := newMachine(t)
+	test.Must(t, os.MkdirAll(layout.CSIClaims(m.dirs), 0o700))
+	damaged := path(m.dirs, pod.Key{Namespace: "ns", Name: "other"})
+	for _, at := range []string{damaged, filepath.Join(layout.CSIClaims(m.dirs), "junk.json"), filepath.Join(layout.CSIVolumes(m.dirs), "gone_v.json")} {
+		test.Must(t, os.WriteFile(at, []byte("{"), 0o600))
+	}
+	m.made()
+	if all, err := List(m.dirs); len(all) != 1 || err == nil || !strings.Contains(err.Error(), damaged) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if found, _, err := Remove(t.Context(), m.dirs, claim, free); !found || err != nil {
+		t.Errorf("removed: %t, %v", found, err)
+	}
+	_, _, err := Read(m.dirs, pod.Key{Namespace: "ns", Name: "other"})
+	if err == nil || !strings.Contains(err.Error(), "bring the file back, or remove it: then the claim gets a new volume") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestRemove(t *testing.T) {
 	m := newMachine(t)
 	if found, _, err := Remove(t.Context(), m.dirs, claim, free); found || err != nil {

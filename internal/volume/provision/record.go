@@ -104,7 +104,8 @@ func Read(dirs layout.Dirs, claim pod.Key) (v Volume, found bool, err error) {
 		err = errors.New("it is not that of this claim")
 	}
 	if err != nil {
-		return Volume{}, false, fmt.Errorf("reading the record %s of the volume of claim %s: %w", at, claim, err)
+		return Volume{}, false, fmt.Errorf("reading the record %s of the volume of claim %s: %w; if that does not end, bring the "+
+			"file back, or remove it: then the claim gets a new volume, and podrun does not know the one of its driver", at, claim, err)
 	}
 	return v, true, nil
 }
@@ -144,7 +145,7 @@ func readAll[T any](dir string, path func(T) string) (all []T, err error) {
 			err = errors.New("it is that of another claim")
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("reading the record %s: %w", at, err))
+			errs = append(errs, fmt.Errorf("reading the record %s of a claim, whose pods wait: %w", at, err))
 			continue
 		}
 		all = append(all, one)
@@ -221,7 +222,7 @@ func complete(dirs layout.Dirs, claim pod.Key, name string, c csi.Created) error
 		if err != nil || v.Handle != "" {
 			return err
 		}
-		all, err := List(dirs)
+		all, _ := List(dirs) // a record that cannot be read stops nothing but its own claim
 		for _, other := range all {
 			if other.Driver == v.Driver && other.Handle == c.Handle {
 				err = errors.Join(err, fmt.Errorf("the driver says %q, which is the volume of the claim %s", c.Handle, other.Key()))

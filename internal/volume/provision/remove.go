@@ -99,7 +99,7 @@ func setDeleting(dirs layout.Dirs, claim pod.Key, free func() error) (v Volume, 
 			}
 			return err
 		}
-		published, err := csi.Records(dirs)
+		published, err := csi.PersistentRecords(dirs)
 		if err != nil {
 			return err
 		}
