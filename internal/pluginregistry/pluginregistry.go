@@ -48,6 +48,8 @@ const (
 	staleRetry = time.Second
 	// mostPlugins is how many sockets are asked. Whoever may put one into the directory must not fill the memory.
 	mostPlugins = 128
+	// mostDirectories is how many are watched: what the kernel watches is bounded for all of root's programs together.
+	mostDirectories = 128
 )
 
 // ErrRefused is that a plugin cannot be used as it is: another attempt would not help. It is told so.
@@ -81,6 +83,9 @@ type Registry struct {
 	plugins map[string]*plugin // by the path of the socket
 	full    bool               // there are too many
 	asking  pace.Pace
+	watched map[string]bool // the directories that are looked into
+	crowded bool            // there are too many of them
+	walks   pace.Pace       // of these
 
 	mu   sync.Mutex
 	uses map[use]map[*plugin]bool // by the sockets that name it
@@ -174,7 +179,8 @@ func (p *plugin) wake() {
 func New(o Options) *Registry {
 	return &Registry{
 		o: o, plugins: map[string]*plugin{}, asking: pace.Pace{AtOnce: 2 * mostPlugins, Every: time.Second},
-		uses: map[use]map[*plugin]bool{},
+		uses: map[use]map[*plugin]bool{}, watched: map[string]bool{},
+		walks: pace.Pace{AtOnce: 10, Every: 200 * time.Millisecond},
 	}
 }
 
@@ -196,6 +202,9 @@ func (r *Registry) Run(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Second) // in case a change was not noticed
 	defer tick.Stop()
 	for {
+		if err := r.walks.Wait(ctx); err != nil {
+			return err
+		}
 		r.compare(ctx, w)
 		select {
 		case <-ctx.Done():
@@ -244,9 +253,39 @@ func (r *Registry) compare(ctx context.Context, w *watch.Watcher) {
 	}
 }
 
+// follows watches a directory, and reports whether it is looked into. One that was looked into before is so
+// again, however many others there are by now: a plugin in it may be in use.
+func (r *Registry) follows(dir string, w *watch.Watcher) bool {
+	if !r.watched[dir] && len(r.watched) >= mostDirectories {
+		if !r.crowded {
+			r.o.Log.Warn("there are too many directories of plugins; this one and others are not looked into",
+				"directory", dir, "most", mostDirectories)
+		}
+		r.crowded = true
+		return false
+	}
+	r.watched[dir] = true
+	if err := w.Add(dir); err != nil {
+		r.o.Log.Debug("a directory of plugins is not watched", "directory", dir, "err", err)
+	}
+	return true
+}
+
+// leave watches no longer the directories that are gone.
+func (r *Registry) leave(w *watch.Watcher) {
+	for dir := range r.watched {
+		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+			w.Remove(dir)
+			delete(r.watched, dir)
+			r.crowded = false
+		}
+	}
+}
+
 // find returns the sockets of root's in the directory and those below it, which it watches too. Names that
 // begin with a dot are passed over, as by the kubelet.
 func (r *Registry) find(w *watch.Watcher) (map[string]socket.Identity, error) {
+	r.leave(w)
 	found := map[string]socket.Identity{}
 	return found, filepath.WalkDir(r.o.Dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
@@ -254,12 +293,9 @@ func (r *Registry) find(w *watch.Watcher) (map[string]socket.Identity, error) {
 			return err
 		case err != nil: // it is gone, or its path is longer than any: others are not to suffer for it
 			return fs.SkipDir
-		case e.IsDir() && path != r.o.Dir && strings.HasPrefix(e.Name(), "."):
+		case e.IsDir() && (path != r.o.Dir && strings.HasPrefix(e.Name(), ".") || !r.follows(path, w)):
 			return fs.SkipDir
 		case e.IsDir():
-			if err := w.Add(path); err != nil {
-				r.o.Log.Debug("a directory of plugins is not watched", "directory", path, "err", err)
-			}
 			return nil
 		case e.Type() != fs.ModeSocket || strings.HasPrefix(e.Name(), "."):
 			return nil
