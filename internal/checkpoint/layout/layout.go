@@ -88,6 +88,9 @@ func (d Dirs) RawLogs(i pod.Instance) []string {
 // Stdin returns the FIFO of an instance's standard input, if it has one, in its RawLog.
 func Stdin(rawLog string) string { return filepath.Join(rawLog, "stdin") }
 
+// DeviceNode returns where the node of a container's device is while the container is made.
+func DeviceNode(rawLog string, n int) string { return filepath.Join(rawLog, "device-"+strconv.Itoa(n)) }
+
 // TerminationLog returns the file for an instance's termination message, in its RawLog.
 func TerminationLog(rawLog string) string { return filepath.Join(rawLog, "termination-log") }
 

@@ -2,6 +2,7 @@ package containerd_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -34,6 +35,7 @@ const plugged = v1.ResourceName("plugged.example/device")
 // variable PLUGGED with the devices' IDs, dir at /plugged, read-only, and the device node /dev/plugged.
 type plugin struct {
 	dir string
+	at  string // of the node, if it is another path
 
 	mu     sync.Mutex
 	refuse string // the call that fails
@@ -86,7 +88,7 @@ func (p *plugin) Allocate(_ context.Context, _ v1.ResourceName, ids []string) (
 	return &v1beta1.ContainerAllocateResponse{
 		Envs:    map[string]string{"PLUGGED": strings.Join(ids, ",")},
 		Mounts:  []*v1beta1.Mount{{ContainerPath: "/plugged", HostPath: p.dir, ReadOnly: true}},
-		Devices: []*v1beta1.DeviceSpec{{HostPath: "/dev/null", ContainerPath: "/dev/plugged", Permissions: "rw"}},
+		Devices: []*v1beta1.DeviceSpec{{HostPath: "/dev/null", ContainerPath: cmp.Or(p.at, "/dev/plugged"), Permissions: "rw"}},
 	}, true, p.call("Allocate", ids)
 }
 

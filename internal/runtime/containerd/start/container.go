@@ -35,6 +35,8 @@ type launch struct {
 	public *specs.Spec
 	// devices are what the container gets for its limits.
 	devices device.Given
+	// nodes are those of the spec's mounts that podrun makes.
+	nodes []node
 	// privileged: nothing is masked for the process, or kept from it.
 	privileged bool
 	// secrets are the values that must not appear in an error or a log.
@@ -288,6 +290,11 @@ func (st *ContainerStarter) runTask(ctx context.Context, l *launch) error {
 		})
 	}
 	if err := shimpool.Join(request, l.shim, l.handler.options); err != nil {
+		return err
+	}
+	err = l.makeNodes(ctx)
+	defer st.removeNodes(l)
+	if err != nil {
 		return err
 	}
 	created, err := st.o.Client.TaskService().Create(ctx, request)

@@ -124,12 +124,17 @@ func addPlugged(l *launch, spec *specs.Spec) error {
 			}
 		}
 	}
-	if deeper { // a mount must not cover what the container has below it
-		slices.SortStableFunc(spec.Mounts, func(a, b specs.Mount) int {
-			return strings.Count(path.Join("/", a.Destination), "/") - strings.Count(path.Join("/", b.Destination), "/")
-		})
+	if deeper {
+		sortMounts(spec.Mounts)
 	}
 	return nil
+}
+
+// sortMounts puts outer mounts first: a mount must not cover what the container has below it.
+func sortMounts(mounts []specs.Mount) {
+	slices.SortStableFunc(mounts, func(a, b specs.Mount) int {
+		return strings.Count(path.Join("/", a.Destination), "/") - strings.Count(path.Join("/", b.Destination), "/")
+	})
 }
 
 // setEnv sets a variable, which the image may have set.
@@ -191,7 +196,7 @@ func addBlocks(l *launch, spec *specs.Spec) error {
 			continue
 		}
 		at := path.Join("/", m.ContainerPath)
-		if err := verifyBlock(l.Mounts, m.HostPath, at); err != nil {
+		if err := verifyBlock(spec.Mounts, m.HostPath, at); err != nil {
 			return failed(err)
 		}
 		spec.Linux.Devices = slices.DeleteFunc(spec.Linux.Devices, func(d specs.LinuxDevice) bool {
@@ -210,8 +215,8 @@ func addBlocks(l *launch, spec *specs.Spec) error {
 }
 
 // verifyBlock returns an error for what is no block device, such as a directory, all of whose devices the container
-// would get, and for a path in a volume: the node would stay there, and lead to another device one day.
-func verifyBlock(mounts []pod.Mount, host, at string) error {
+// would get, and for a path in a volume or in a plugin's mount, where something would have to be made for it.
+func verifyBlock(mounts []specs.Mount, host, at string) error {
 	info, err := os.Lstat(host)
 	if err != nil {
 		return err
@@ -220,8 +225,8 @@ func verifyBlock(mounts []pod.Mount, host, at string) error {
 		return fmt.Errorf("%s is not a block device", host)
 	}
 	for _, m := range mounts {
-		if below := path.Join("/", m.ContainerPath) + "/"; !m.Block && !m.Managed && strings.HasPrefix(at, below) {
-			return fmt.Errorf("the devicePath %s is in the volume that is mounted at %s", at, m.ContainerPath)
+		if dir := path.Join("/", m.Destination); m.Type == "bind" && isBelow(at, dir) && at != dir {
+			return fmt.Errorf("the devicePath %s is in the volume that is mounted at %s", at, dir)
 		}
 	}
 	return nil

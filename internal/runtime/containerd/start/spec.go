@@ -53,6 +53,8 @@ func (st *ContainerStarter) buildSpec(l *launch, input oci.Input) error {
 
 // addHostDetails adds to a spec what has to be read from the machine: mount flags and devices.
 func (st *ContainerStarter) addHostDetails(l *launch, spec *specs.Spec) error {
+	machines := spec.Linux.Devices // a privileged container has them
+	spec.Linux.Devices = nil
 	if err := addPlugged(l, spec); err != nil {
 		return err
 	}
@@ -64,7 +66,11 @@ func (st *ContainerStarter) addHostDetails(l *launch, spec *specs.Spec) error {
 			return err
 		}
 	}
-	return st.addDevices(l, spec)
+	if err := st.addDevices(l, spec); err != nil {
+		return err
+	}
+	st.setNodes(l, spec, machines)
+	return nil
 }
 
 // hostname returns the host name that p's containers see.
