@@ -84,7 +84,8 @@ func (m *Manager) Allocate(
 		return nil, false, fmt.Errorf("the device plugin of %s allocates nothing for %v", name, ids)
 	}
 	one := answer.ContainerResponses[0]
-	for _, n := range []int{len(one.Envs), len(one.Mounts), len(one.Devices), len(one.Annotations), len(one.CdiDevices)} {
+	counts := []int{len(one.Envs), len(one.Mounts), len(one.Devices), len(one.Annotations), len(one.CdiDevices)}
+	for _, n := range counts {
 		if n > mostParts {
 			return nil, false, fmt.Errorf("the device plugin of %s allocates %[3]d things of a kind for %[2]v, more than %[4]d",
 				name, ids, n, mostParts)

@@ -50,15 +50,19 @@ func (r Record) isStale() (bool, error) {
 	return boot != r.Boot || r.Published && r.Device != deviceAt(r.Target), err
 }
 
-// deviceAt returns which device a node is: its number, and how many the kernel had made before it; "" if there is none.
-// A kernel before 5.15 does not say the latter.
+// deviceAt returns which device a node is: its number, and how many disks the kernel had made before it, or before the
+// disk of which it is a partition; "" if there is none. A kernel before 5.15 does not say the latter.
 func deviceAt(node string) string {
 	var is unix.Stat_t
 	if err := unix.Lstat(node, &is); err != nil || is.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return ""
 	}
 	number := fmt.Sprintf("%d:%d", unix.Major(is.Rdev), unix.Minor(is.Rdev))
-	sequence, _ := os.ReadFile("/sys/dev/block/" + number + "/diskseq") // trusted: the kernel's
+	dir := "/sys/dev/block/" + number + "/" // a link: what is above it is what is above its target
+	if _, err := os.Stat(dir + "partition"); err == nil {
+		dir += "../"
+	}
+	sequence, _ := os.ReadFile(dir + "diskseq") // trusted: the kernel's
 	return strings.TrimSpace(number + " " + string(sequence))
 }
 
