@@ -170,6 +170,7 @@ func (s *storage) volumes(p *v1.Pod, m measured, out *kubelet.PodStats) pod.Spac
 		used, known := m.usage.Volumes[v.Name]
 		if by, is := m.driven[v.Name]; is {
 			one := kubelet.VolumeStats{Name: v.Name, FsStats: *of(by.fs, m.at, by.used), PVCRef: claimOf(p, v)}
+			leaveOutNegative(&one.FsStats)
 			out.VolumeStats = append(out.VolumeStats, one)
 			continue
 		}
@@ -203,6 +204,17 @@ func of(fs sys.FS, at time.Time, used pod.Space) *kubelet.FsStats {
 		Time:           metav1.Time{Time: at},
 		AvailableBytes: new(fs.Available), CapacityBytes: new(fs.Capacity), UsedBytes: new(uint64(used.Bytes)),
 		InodesFree: new(fs.FilesFree), Inodes: new(fs.Files), InodesUsed: new(uint64(used.Files)),
+	}
+}
+
+// leaveOutNegative leaves out what a driver has given as a negative number, which is one of the largest ones here.
+func leaveOutNegative(s *kubelet.FsStats) {
+	for _, v := range []**uint64{
+		&s.AvailableBytes, &s.CapacityBytes, &s.UsedBytes, &s.InodesFree, &s.Inodes, &s.InodesUsed,
+	} {
+		if int64(**v) < 0 {
+			*v = nil
+		}
 	}
 }
 

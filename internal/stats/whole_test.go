@@ -69,6 +69,28 @@ func stored() v1.Pod {
 	return p
 }
 
+// TestNegativeStats: what a driver has not measured, and says by a negative number, is left out.
+func TestNegativeStats(t *testing.T) {
+	t.Parallel()
+	o := (&world{}).options()
+	minus := int64(-1)
+	o.Disks.Driver = func(context.Context, pod.UID, string) (sys.FS, pod.Space, error) {
+		return sys.FS{Capacity: 5, Available: uint64(minus), Files: uint64(minus)}, pod.Space{Bytes: 3, Files: minus}, nil
+	}
+	got, err := New(o).Whole(t.Context(), []v1.Pod{stored()}, time.Now())
+	if err != nil || len(got.Pods) != 1 || len(got.Pods[0].VolumeStats) == 0 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for _, s := range got.Pods[0].VolumeStats {
+		if s.AvailableBytes != nil || s.Inodes != nil || s.InodesUsed != nil {
+			t.Errorf("%s: negative values are there: %+v", s.Name, s)
+		}
+		if s.CapacityBytes == nil || *s.CapacityBytes != 5 || s.UsedBytes == nil || *s.UsedBytes != 3 || s.InodesFree == nil {
+			t.Errorf("%s: values are missing: %+v", s.Name, s)
+		}
+	}
+}
+
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
