@@ -211,6 +211,30 @@ func (m *machine) nothingLeft() {
 	}
 }
 
+// TestForgedAttributes: a pod's author does not give a driver what only podrun and an API server say of a pod.
+func TestForgedAttributes(t *testing.T) {
+	m := newMachine(t)
+	m.start()
+	m.serve()
+	m.registered()
+	r := m.request("u1")
+	for _, name := range []string{
+		"ephemeral", "pod.name", "pod.namespace", "pod.uid", "serviceAccount.name", "serviceAccount.tokens",
+	} {
+		r.Source.VolumeAttributes["csi.storage.k8s.io/"+name] = "forged"
+	}
+	got := seen(t, m.published(r)).Context
+	for name, value := range got {
+		if value == "forged" {
+			t.Errorf("the driver was told a forged %s", name)
+		}
+	}
+	if got["a"] != "b" || r.Source.VolumeAttributes["csi.storage.k8s.io/pod.name"] != "forged" {
+		t.Errorf("told %v, and the manifest's attributes are changed: %v", got, r.Source.VolumeAttributes)
+	}
+	m.remove("u1")
+}
+
 // TestPublish: what a driver is told, and that it is called once.
 func TestPublish(t *testing.T) {
 	m := newMachine(t)

@@ -298,6 +298,9 @@ func (r Request) message(with *driver, record Record) wire.Message {
 	}
 	attributes := map[string]string{}
 	maps.Copy(attributes, p.Context)
+	if r.Persistent == nil {
+		delete(attributes, "csi.storage.k8s.io/serviceAccount.tokens") // nobody issues them: the pod's author would
+	}
 	// For inline volumes whatever podInfoOnMount says: their drivers do not work without.
 	maps.Copy(attributes, map[string]string{
 		"csi.storage.k8s.io/pod.name":            r.Pod.Name,
