@@ -246,7 +246,7 @@ func (r *Resources) holders(key pod.Key) map[v1.ResourceName][]pod.Key {
 // counts reports whether the pod key cannot have what the pod other has reserved. Who starts again comes before those
 // that have not been on the machine, but not before others like it: with fewer devices than they had, some start.
 func (r *Resources) counts(other, key pod.Key) bool {
-	return other != key && !(r.kept[key] && r.kept[other])
+	return other != key && (!r.kept[key] || !r.kept[other])
 }
 
 // others returns what pods other than key have reserved.
