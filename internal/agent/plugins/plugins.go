@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"podrun.io/podrun/internal/device/plugins"
 	"podrun.io/podrun/internal/device/podresources"
 	"podrun.io/podrun/internal/pluginregistry"
+	"podrun.io/podrun/internal/sys/own"
 	"podrun.io/podrun/internal/volume/mounts"
 )
 
@@ -51,8 +51,12 @@ type Contact struct {
 }
 
 // Open returns a Contact. Plugins may register from now on; they are answered from Run on. The error is
-// ErrKubelet if somebody else answers them. What drivers mount below the directory is seen by containers from now on.
+// ErrKubelet if somebody else answers them, and an own.LooseError if another user could replace one of the directories:
+// root calls who answers there. What drivers mount below the directory is seen by containers from now on.
 func Open(o Options) (*Contact, error) {
+	if err := makeDirs(o.Dir, "", "device-plugins"); err != nil {
+		return nil, err
+	}
 	m, err := plugins.Open(plugins.Options{
 		Dir:      filepath.Join(o.Dir, "device-plugins"),
 		File:     o.File,
@@ -62,15 +66,23 @@ func Open(o Options) (*Contact, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{"pods", "plugins", "plugins_registry"} {
-		if err := os.MkdirAll(filepath.Join(o.Dir, dir), layout.ModePlugins); err != nil {
-			return nil, errors.Join(err, m.Close())
-		}
+	if err := makeDirs(o.Dir, "pods", "plugins", "plugins_registry", "pod-resources"); err != nil {
+		return nil, errors.Join(err, m.Close())
 	}
 	if err := mounts.Share(o.Dir); err != nil {
 		o.Log.Warn("CSI drivers cannot mount volumes from within containers", "err", err)
 	}
 	return &Contact{o: o, manager: m}, nil
+}
+
+// makeDirs makes directories that plugins have too, unless they exist, and checks them as podrun's own.
+func makeDirs(dir string, names ...string) error {
+	for _, name := range names {
+		if err := own.MkdirKept(filepath.Join(dir, name), layout.ModePlugins); err != nil {
+			return fmt.Errorf("the directory of plugins: %w", err)
+		}
+	}
+	return nil
 }
 
 // Leave writes down in Options.File that no device plugin is connected: podrun runs without them.

@@ -13,6 +13,7 @@ import (
 
 	"podrun.io/podrun/internal/pluginregistry"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/own"
 )
 
 // TestEndpoints checks that a plugin that registers by a socket of its own may only be called below the directory.
@@ -47,5 +48,67 @@ func TestEndpoints(t *testing.T) {
 		if err == nil || refused == below {
 			t.Errorf("%s: %v", endpoint, err)
 		}
+	}
+}
+
+// TestPluginsDirOfAnother: no directory of plugins is used that another user could replace. What machines have is.
+func TestPluginsDirOfAnother(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can give files to others")
+	}
+	for name, c := range map[string]struct {
+		do   func(dir, elsewhere string) error
+		says string
+	}{
+		"nothing":       {func(string, string) error { return nil }, ""},
+		"the kubelet's": {func(dir, _ string) error { return os.Chmod(dir, 0o755) }, ""},
+		"another's":     {func(dir, _ string) error { return os.Chown(dir, 65534, 65534) }, "is owned by user 65534; chown root it"},
+		"another's, for all": {func(dir, _ string) error {
+			return errors.Join(os.Chmod(dir, 0o777), os.Chown(dir, 65534, 65534))
+		}, "is owned by user 65534"},
+		"for all, and used": {func(dir, _ string) error {
+			at := filepath.Join(dir, "device-plugins")
+			return errors.Join(os.Mkdir(at, 0o755), os.Chmod(at, 0o777), os.WriteFile(at+"/x", nil, 0o600), os.Chown(at+"/x", 1234, 1234))
+		}, "device-plugins/x: is owned by user 1234"},
+		"for all": {func(dir, _ string) error {
+			at := filepath.Join(dir, "plugins_registry")
+			return errors.Join(os.Mkdir(at, 0o755), os.Chmod(at, 0o777))
+		}, ""},
+		"a link to another's": {func(dir, elsewhere string) error {
+			return errors.Join(os.Chown(elsewhere, 1234, 1234), os.Symlink(elsewhere, filepath.Join(dir, "plugins")))
+		}, "is owned by user 1234"},
+		"another's link": {func(dir, elsewhere string) error {
+			at := filepath.Join(dir, "plugins")
+			return errors.Join(os.Symlink(elsewhere, at), os.Lchown(at, 1234, 1234))
+		}, "is owned by user 1234"},
+		"a link of root's": {func(dir, elsewhere string) error { return os.Symlink(elsewhere, filepath.Join(dir, "plugins")) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, elsewhere := filepath.Join(t.TempDir(), "k"), t.TempDir()
+			if err := errors.Join(os.Mkdir(dir, 0o750), c.do(dir, elsewhere)); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.Stat(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := Options{Dir: dir, File: filepath.Join(t.TempDir(), "remembered.json"), Log: slog.New(slog.DiscardHandler)}
+			contact, err := Open(o)
+			if contact != nil {
+				defer contact.Close()
+			}
+			t.Cleanup(func() { _ = sys.Unmount(dir) })
+			var loose *own.LooseError
+			if refused := errors.As(err, &loose); refused != (c.says != "") || refused && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+			if after, err := os.Stat(dir); err != nil || after.Mode() != before.Mode() {
+				t.Errorf("%v, %v", after, err)
+			}
+			if info, err := os.Stat(filepath.Join(dir, "plugins_registry")); err == nil && info.Mode().Perm()&0o022 != 0 {
+				t.Errorf("others may write %v", info.Mode())
+			}
+		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/reconcile"
+	"podrun.io/podrun/internal/sys/own"
 )
 
 // IsUsage reports that the options are wrong.
@@ -27,6 +28,7 @@ func Explain(ctx context.Context, command string, err error) error {
 	var elsewhere *connection.ElsewhereError
 	var owned *owner.OwnedError
 	var locked *reconcile.LockError
+	var loose *own.LooseError
 	switch {
 	case IsUsage(err):
 		return cli.UsageError(command, err)
@@ -46,6 +48,8 @@ func Explain(ctx context.Context, command string, err error) error {
 	case errors.As(err, &owned):
 		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: ownedHint(command, owned)}
 	case errors.As(err, &locked):
+		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "no pod was changed"}
+	case errors.As(err, &loose):
 		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "no pod was changed"}
 	case errors.Is(err, connection.ErrKubelet):
 		return &cli.Error{

@@ -19,14 +19,18 @@ import (
 // mode. It returns an error if another user could replace the directory, or anything on the way to
 // it, because root runs and trusts what is in it. Each component is checked after it was created,
 // before anything is done beneath it, so that nobody can create it in between.
-func Mkdir(path string, mode fs.FileMode) error { return create(path, mode, false) }
+func Mkdir(path string, mode fs.FileMode) error { return create(path, mode, false, false) }
+
+// MkdirKept is Mkdir for a directory that other programs have too. The mode of one that exists is left as it is, unless
+// other users may write it.
+func MkdirKept(path string, mode fs.FileMode) error { return create(path, mode, false, true) }
 
 // MkdirShared is Mkdir for a directory in which root writes files, but does not trust what is there:
 // groups may write it and what is on the way to it, as syslog may in Ubuntu's /var/log. The mode of
 // a directory that exists is left as it is, unless every user may write it.
-func MkdirShared(path string, mode fs.FileMode) error { return create(path, mode, true) }
+func MkdirShared(path string, mode fs.FileMode) error { return create(path, mode, true, true) }
 
-func create(path string, mode fs.FileMode, shared bool) error {
+func create(path string, mode fs.FileMode, shared, kept bool) error {
 	return refused(path, func() error {
 		created := false
 		at, err := way(path, shared, func(dir string) error {
@@ -37,7 +41,7 @@ func create(path string, mode fs.FileMode, shared bool) error {
 			return err
 		}
 		return onDir(at, func(dir *os.File, info fs.FileInfo) error {
-			keep := shared && !created && accept(Loose(at, info, true), true) == nil
+			keep := kept && !created && accept(Loose(at, info, true), true) == nil
 			if keep || modeOf(info) == mode {
 				return nil
 			}
