@@ -34,6 +34,7 @@ import (
 	"podrun.io/podrun/internal/pluginregistry"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/pace"
 	"podrun.io/podrun/internal/sys/socket"
 	"podrun.io/podrun/internal/volume/csi/wire"
 )
@@ -223,11 +224,17 @@ func (d *Drivers) Deregister(name, endpoint string) bool {
 	return true
 }
 
-// watch keeps the connection to a driver, so that its return is noticed.
+// watch keeps the connection to a driver, so that its return is noticed: at once, but if it ends one after another once
+// in redial, for who waits for a volume is woken each time.
 func (d *Drivers) watch(ctx context.Context, name string, r *driver) {
+	dials := pace.Pace{AtOnce: 1, Every: redial}
 	for ctx.Err() == nil {
 		state := r.conn.GetState()
 		if state == connectivity.Idle { // it has ended the connection
+			d.connected(name, r, false)
+			if dials.Wait(ctx) != nil {
+				return
+			}
 			r.conn.Connect()
 		}
 		ready := state == connectivity.Ready
