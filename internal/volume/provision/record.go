@@ -145,7 +145,7 @@ func readAll[T any](dir string, path func(T) string) (all []T, err error) {
 			err = errors.New("it is that of another claim")
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("reading the record %s of a claim, whose pods wait: %w", at, err))
+			errs = append(errs, fmt.Errorf("reading the record %s: %w; it stops no claim but the one that it is of", at, err))
 			continue
 		}
 		all = append(all, one)
