@@ -56,6 +56,8 @@ type Driver struct {
 	Groups bool
 	// Hidden makes the driver mount nothing where the machine sees it, as one without a shared mount does.
 	Hidden bool
+	// Link makes the driver put a link to there in place of the directory above the target.
+	Link string
 	// Attaches makes the controller say that volumes must be attached.
 	Attaches bool
 
@@ -312,6 +314,11 @@ func (d *Driver) NodePublishVolume(
 	}
 	if r.GetVolumeCapability().GetBlock() != nil {
 		return &csi.NodePublishVolumeResponse{}, loops{d.Dir}.publish(d.VolumeDir(r.GetVolumeId()), r.GetTargetPath())
+	}
+	if d.Link != "" {
+		above := filepath.Dir(r.GetTargetPath())
+		err := errors.Join(os.RemoveAll(above), os.MkdirAll(filepath.Join(d.Link, "mount"), layout.ModeContent), os.Symlink(d.Link, above))
+		return &csi.NodePublishVolumeResponse{}, err
 	}
 	if d.Hidden {
 		return &csi.NodePublishVolumeResponse{}, os.MkdirAll(r.GetTargetPath(), layout.ModeContent)

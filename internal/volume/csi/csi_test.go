@@ -629,3 +629,25 @@ func TestRefused(t *testing.T) {
 		return err == nil
 	})
 }
+
+// TestLinkOnTheWay: a driver cannot lead podrun to what is elsewhere on the machine: it is not given to the pod's group,
+// nor to the pod.
+func TestLinkOnTheWay(t *testing.T) {
+	m := serving(t)
+	m.registered()
+	m.driver.Link = t.TempDir()
+	r := m.request("u1")
+	yes := "ext4"
+	r.Source.FSType = &yes
+	if _, err := m.drivers.Publish(t.Context(), r); err == nil || !strings.Contains(err.Error(), "a link on the way") {
+		t.Errorf("got %v", err)
+	}
+	if n := m.owned.Load(); n > 0 {
+		t.Errorf("given to the group %d times", n)
+	}
+	test.Must(t, os.RemoveAll(filepath.Join(m.kubelet, "pods", "u1")))
+	m.driver.Link = ""
+	m.published(r)
+	m.remove("u1")
+	m.nothingLeft()
+}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -72,6 +73,8 @@ func (r Request) record() Record {
 		UID: r.Pod.UID, Pod: pod.KeyOf(r.Pod), Volume: r.Volume,
 	}
 }
+
+func (r Request) isBlock() bool { return r.Persistent != nil && r.Persistent.Block }
 
 func (r Request) readOnly() bool { return r.Source.ReadOnly != nil && *r.Source.ReadOnly }
 
@@ -192,7 +195,7 @@ func (r Request) ownable(with *driver) bool {
 		policy = *r.Driver.Spec.FSGroupPolicy
 	}
 	switch {
-	case with.can[wire.VolumeMountGroup], r.readOnly(), r.Persistent != nil && r.Persistent.Block:
+	case with.can[wire.VolumeMountGroup], r.readOnly(), r.isBlock():
 		return false
 	case policy == pod.FSGroupNone:
 		return false
@@ -236,6 +239,11 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 			return err
 		}
 	}
+	if err == nil && !r.isBlock() {
+		if err := verifyTarget(d.o.Dir, record); err != nil {
+			return err
+		}
+	}
 	if err == nil {
 		if r.ownable(with) && d.o.Own != nil {
 			err = d.o.Own(ctx, r.Pod, record.Target)
@@ -254,6 +262,28 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 		err = errors.Join(err, d.records.forget(record))
 	}
 	return failed(record.Driver, "NodePublishVolume", err)
+}
+
+// verifyTarget returns an error if a driver has put a link on the way to the target: that would lead podrun, and the
+// mount of the container, to something else on the machine.
+func verifyTarget(kubelet string, r Record) error {
+	dir, err := os.OpenFile(kubelet, unix.O_PATH|unix.O_DIRECTORY, 0) // trusted: podrun's own
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	name, err := filepath.Rel(kubelet, r.Target)
+	if err != nil {
+		return err
+	}
+	target, err := sys.OpenBeneath(dir, name, sys.NoLinks, unix.O_PATH)
+	if err == nil {
+		return target.Close()
+	}
+	if errors.Is(err, unix.ELOOP) {
+		err = fmt.Errorf("it has put a link on the way to %s", r.Target)
+	}
+	return failed(r.Driver, "NodePublishVolume", err)
 }
 
 // mustBeMounted returns an error if a driver says that it has mounted a PersistentVolume, and has not where this
