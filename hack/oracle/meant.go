@@ -87,6 +87,9 @@ var meant = []meaning{
 			"be none. One with a large exponent takes hours to compute."),
 	on(ofKubernetes, `spec\..*resources\.requests`, `must be less than or equal to`,
 		"Kubernetes compares a request beyond 64 bits with its limit", follows).where(`spec\..*resources\.requests[]`),
+	on(ofKubernetes, `spec\..*resources\.requests[]`, `.`,
+		"Kubernetes says of a request what it says of the limit that the request follows from, too", follows).
+		where(`spec\..*resources\.limits[]`),
 	on(ofPodrun, `spec\..*resources\.(limits|requests)[]`, `must be at most 2147483647`,
 		"podrun refuses more than 2147483647 CPUs or devices",
 		"The sums of a pod's containers must fit into 64 bits, also in thousandths."),
