@@ -268,7 +268,7 @@ func TestAPodThatCannotRunNowWaits(t *testing.T) {
 	})
 	for _, command := range [][]string{{"get", "pods"}, {"describe", "pod", "a-n"}, {"events", "a-n"}} {
 		n.await("the error of the mount", func() error {
-			if show := n.ok(command...); !strings.Contains(show, "MountVolume.SetUp failed for volume \"v\": hostPath type check failed: "+dir+" does not exist") {
+			if show := n.ok(command...); !strings.Contains(show, "volume \"v\": hostPath type check failed: "+dir+" does not exist") {
 				return fmt.Errorf("%s says\n%s", command, show)
 			}
 			return nil

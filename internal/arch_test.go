@@ -104,7 +104,7 @@ var rooms = map[string]room{
 	"internal/cli/pending":                 {imports: "agent agent/owner cli cli/flags cli/names cli/printers cli/query manifest manifest/changes pod"},
 	"internal/cli/wait":                    {imports: "cli cli/pending cli/printers cli/query manifest pod status status/summary workload workload/jobs workload/revisions"},
 	"internal/cli/portforward":             {imports: "checkpoint checkpoint/layout cli/query network pod sandbox"},
-	"internal/cli/list":                    {imports: "agent/problems checkpoint/layout cli cli/flags cli/names cli/printers cli/query manifest manifest/minimal pod status status/plugins volume/claims workload workload/cronjobs workload/jobs"},
+	"internal/cli/list":                    {imports: "agent/problems checkpoint/layout cli cli/flags cli/names cli/printers cli/query manifest manifest/minimal pod status status/plugins status/summary volume/claims workload workload/cronjobs workload/jobs"},
 	"internal/cli/once":                    {imports: "agent agent/deadline agent/result cli cli/agenterror cli/printers cli/progress cli/query cli/report manifest pod status/summary workload"},
 	"internal/cli/agenterror":              {imports: "agent agent/connection agent/owner agent/sources cli embedded reconcile sys/own"},
 	"internal/cli/version":                 {imports: "agent/connection cli/printers"},

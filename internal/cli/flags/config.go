@@ -94,7 +94,9 @@ func ownConfig(o agent.Options) settings {
 		"strictFields": o.Sources.Rules.StrictFields, "ignoreNodeName": o.Sources.Rules.IgnoreNodeName,
 		"diskPressureThresholdPercent": o.Garbage.LeastFree, "podLogRetention": duration(o.Garbage.LogAge),
 		"routeToPods": o.RouteToPods, "logLinks": o.LogLinks, "rollback": o.Sources.Rollback,
+		"plugins": !o.Connect.NoPlugins, "history": o.Listen.History,
 	}
+	s.add("pluginsDir", o.Connect.PluginsDir, o.Connect.PluginsDir != "")
 	s.add("manifests", manifests, len(manifests) > 0)
 	s.add("nodeLabels", o.NodeLabels, len(o.NodeLabels) > 0)
 	s.add("snapshotter", o.Connect.Snapshotter, o.Connect.Snapshotter != "")

@@ -71,7 +71,7 @@ const defaultPlugins = "/var/lib/kubelet"
 func (s *ServedPods) Add(f *pflag.FlagSet) {
 	f.BoolVar(&s.rollback, "rollback", false, "when what a manifest has now is not healthy in time, run again what "+
 		"was healthy last; the annotation podrun.io/rollback of a pod says otherwise")
-	f.BoolVar(&s.plugins, "plugins", false, "let pods use the devices of device plugins, which register below --plugins-dir")
+	f.BoolVar(&s.plugins, "plugins", false, "let pods use device plugins and CSI drivers, which register below --plugins-dir")
 	f.StringVar(&s.pluginsDir, "plugins-dir", defaultPlugins, "directory where plugins look for the kubelet")
 	f.StringVar(&s.schedule, "auto-update-schedule", "@daily", "when registries are asked for newer images of pods with the "+
 		"annotation podrun.io/auto-update, in the form of a CronJob's schedule; empty: never")

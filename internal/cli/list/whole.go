@@ -15,6 +15,7 @@ import (
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/status/plugins"
+	"podrun.io/podrun/internal/status/summary"
 	"podrun.io/podrun/internal/volume/claims"
 )
 
@@ -44,8 +45,12 @@ func printed[T any](l *Lister, o Options, all []T, what string, columns printers
 func (l *Lister) volumes(o Options) error {
 	all, unread := claims.List(l.Reader.Dirs)
 	selected := []claims.Claim{}
+	pods, _ := l.Reader.Settled() // without them it is not said what a claim waits for
 	for _, claim := range all {
 		if o.Selection.AllNamespaces || claim.Namespace == o.Selection.Namespace {
+			if claim.Message == "" && claim.Status == claims.Pending {
+				claim.Message = waitsFor(claim, pods)
+			}
 			selected = append(selected, claim)
 		}
 	}
@@ -71,6 +76,23 @@ func (l *Lister) volumes(o Options) error {
 		},
 	})
 	return errors.Join(err, unread)
+}
+
+// waitsFor returns what keeps the volume of a claim from a pod that waits for it; "" if no pod does.
+func waitsFor(claim claims.Claim, pods []*v1.Pod) string {
+	for _, p := range pods {
+		why := summary.Unmounted(p)
+		if why == "" || p.Namespace != claim.Namespace {
+			continue
+		}
+		for _, v := range p.Spec.Volumes {
+			text, is := strings.CutPrefix(why, fmt.Sprintf("volume %q: ", v.Name))
+			if of := v.PersistentVolumeClaim; is && of != nil && of.ClaimName == claim.Name {
+				return text
+			}
+		}
+	}
+	return ""
 }
 
 // accessModes are the access modes as kubectl abbreviates them.

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -48,7 +49,10 @@ func (f *Failures) Never(why *plan.Waiting) {
 		return
 	}
 	fix := "request less, or run it on a machine that has more"
-	if why.Reason == plan.ReasonNodeAffinity {
+	switch resource, isLack := strings.CutPrefix(why.Reason, "OutOf"); {
+	case isLack && pod.IsDevice(v1.ResourceName(resource)):
+		fix = "run the pod under podrun serve with --plugins, or name the devices in --node-config"
+	case why.Reason == plan.ReasonNodeAffinity:
 		fix = "change nodeSelector or the node affinity, or give the node the labels with --node-labels"
 	}
 	f.reportStuck("", why.Reason, &runtime.PermanentError{Fix: fix, Err: errors.New(why.Message)})
@@ -89,7 +93,7 @@ func (f *Failures) Keep(p *v1.Pod, name, reason string, err error) error {
 	}
 	f.recorder.Failure(p, name, last, err)
 	f.reportStuck(name, reason, err)
-	f.log.Warn("pod action failed; retrying", "container", name, "reason", reason, "err", err)
+	f.log.Warn("pod action failed; retrying", "container", strings.TrimSpace(name), "reason", reason, "err", err)
 	return nil
 }
 

@@ -37,6 +37,9 @@ func whyNot(p *v1.Pod, now time.Time) string {
 		}
 		return p.Status.Reason
 	}
+	if text := Unmounted(p); text != "" {
+		return OneLine(text) + nextAttempt(p, now)
+	}
 	all := Roles(p)
 	var unready string
 	for _, r := range InitialFirst(all) {
@@ -121,6 +124,18 @@ func reasonAnd(reason, message string) string {
 		return reason
 	}
 	return reason + ": " + message
+}
+
+// Unmounted returns which volume keeps all containers of a pod from starting, and why; "" if none does. The words of
+// the kubelet before that are left out: a column is short.
+func Unmounted(p *v1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodReadyToStartContainers && c.Reason == pod.ReasonFailedMount {
+			text := strings.TrimPrefix(c.Message, "MountVolume.SetUp failed for ")
+			return strings.TrimPrefix(text, "MapVolume.SetUpDevice failed for ")
+		}
+	}
+	return ""
 }
 
 // nextAttempt returns "; next attempt in DURATION", which is appended to a reason, or "" if no

@@ -19,3 +19,19 @@ func TestWhyItStays(t *testing.T) {
 		}
 	}
 }
+
+// TestUnmounted: a volume that keeps a pod from starting is said first, and of no container.
+func TestUnmounted(t *testing.T) {
+	p := &v1.Pod{}
+	p.Status.Phase = v1.PodPending
+	p.Spec.Containers = []v1.Container{{Name: "c"}}
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c"}}
+	why := "MountVolume.SetUp failed for volume \"v\": no StorageClass \"fsat\""
+	p.Status.ContainerStatuses[0].State.Waiting = &v1.ContainerStateWaiting{Reason: "ContainerCreating", Message: why}
+	p.Status.Conditions = []v1.PodCondition{{
+		Type: v1.PodReadyToStartContainers, Status: v1.ConditionFalse, Reason: "FailedMount", Message: why,
+	}}
+	if got := Why(p, time.Now()); got != `volume "v": no StorageClass "fsat"` {
+		t.Errorf("got %q", got)
+	}
+}

@@ -317,8 +317,8 @@ func (d *Driver) NodePublishVolume(
 	}
 	if d.Link != "" {
 		above := filepath.Dir(r.GetTargetPath())
-		err := errors.Join(os.RemoveAll(above), os.MkdirAll(filepath.Join(d.Link, "mount"), layout.ModeContent), os.Symlink(d.Link, above))
-		return &csi.NodePublishVolumeResponse{}, err
+		made := os.MkdirAll(filepath.Join(d.Link, "mount"), layout.ModeContent)
+		return &csi.NodePublishVolumeResponse{}, errors.Join(made, os.RemoveAll(above), os.Symlink(d.Link, above))
 	}
 	if d.Hidden {
 		return &csi.NodePublishVolumeResponse{}, os.MkdirAll(r.GetTargetPath(), layout.ModeContent)

@@ -183,7 +183,7 @@ func (d *Drivers) driver(name string) (*driver, error) {
 	}
 	if !with.connected {
 		return nil, fmt.Errorf("the CSI driver %s does not answer at %s any more, since %s: is it running?",
-			name, with.endpoint, with.lost.Format(time.TimeOnly))
+			name, with.endpoint, with.lost.Format(time.RFC3339))
 	}
 	return with, nil
 }

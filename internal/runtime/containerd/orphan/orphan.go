@@ -250,15 +250,16 @@ func (o *Cleaner) killIdleShims(ctx context.Context, key pod.Key, served map[int
 	}
 	for shim := range served {
 		// A shim whose container has ended may still run programs, such as the low-level runtime, which
-		// take their time on a busy machine.
-		for end := time.Now().Add(remainsTime); !shims.Idle(shim) && time.Now().Before(end); {
+		// take their time on a busy machine, and begin another one right after that.
+		idle := shims.Idle(shim)
+		for end := time.Now().Add(remainsTime); !idle && time.Now().Before(end); idle = shims.Idle(shim) {
 			select {
 			case <-time.After(5 * time.Millisecond):
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
-		if !shims.Idle(shim) {
+		if !idle {
 			o.log.Warn("a shim serves no container, but has processes that do not exit: it is left", "shim", shim)
 			continue
 		}
