@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,14 +47,13 @@ func TestCodes(t *testing.T) {
 
 // machine is what is used: by the machine 0.5 processors, by the container of a pod 0.25 as long as that is there.
 type machine struct {
-	pod    bool
-	fails  bool
-	asked  int
-	memory uint64
+	pod, fails atomic.Bool
+	asked      atomic.Int64
+	memory     uint64
 }
 
 func (m *machine) usage(context.Context) (*kubelet.Summary, error) {
-	if m.asked++; m.fails {
+	if m.asked.Add(1); m.fails.Load() {
 		return nil, errors.New("it fails")
 	}
 	now := time.Now()
@@ -63,7 +63,7 @@ func (m *machine) usage(context.Context) (*kubelet.Summary, error) {
 	}
 	out := &kubelet.Summary{}
 	out.Node.CPU, out.Node.Memory = of(0.5)
-	if m.pod {
+	if m.pod.Load() {
 		c := kubelet.ContainerStats{Name: "c"}
 		c.CPU, c.Memory = of(0.25)
 		out.Pods = []kubelet.PodStats{{PodRef: kubelet.PodReference{Namespace: "n", Name: "p", UID: "u"}, Containers: []kubelet.ContainerStats{c}}}
@@ -76,13 +76,14 @@ func all(Of) bool { return true }
 func TestSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		m := &machine{pod: true, memory: 3 << 20}
+		m := &machine{memory: 3 << 20}
+		m.pod.Store(true)
 		h := New(Options{Usage: m.usage})
 		done := make(chan struct{})
 		go func() { defer close(done); h.Run(ctx) }()
 		time.Sleep(time.Hour)
-		if m.asked > 0 {
-			t.Fatalf("asked %d times although nobody looks", m.asked)
+		if n := m.asked.Load(); n > 0 {
+			t.Fatalf("asked %d times although nobody looks", n)
 		}
 		if got, at := h.Samples(all); len(got) > 0 || !at.IsZero() {
 			t.Errorf("at first: %v, %s", got, at)
@@ -101,12 +102,12 @@ func TestSamples(t *testing.T) {
 			}
 		}
 		// The pod is gone, and nobody looks.
-		m.pod = false
+		m.pod.Store(false)
 		time.Sleep(10 * time.Minute)
-		asked := m.asked
+		asked := m.asked.Load()
 		time.Sleep(10 * time.Minute)
-		if m.asked != asked || asked > int((time.Minute+longer)/Every)+2 {
-			t.Errorf("asked %d times, and then %d", asked, m.asked-asked)
+		if now := m.asked.Load(); now != asked || asked > int64((time.Minute+longer)/Every)+2 {
+			t.Errorf("asked %d times, and then %d", asked, now-asked)
 		}
 		_, _ = h.Samples(all)
 		time.Sleep(time.Minute)
@@ -114,9 +115,9 @@ func TestSamples(t *testing.T) {
 			t.Errorf("the pod that is gone: %v", got)
 		}
 		// What fails is missing.
-		m.fails = true
+		m.fails.Store(true)
 		time.Sleep(time.Minute)
-		m.fails = false
+		m.fails.Store(false)
 		time.Sleep(time.Minute)
 		got, _ = h.Samples(all)
 		missing := 0
@@ -160,8 +161,8 @@ func TestAlways(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); h.Run(ctx) }()
 		time.Sleep(time.Hour)
-		if m.asked < Kept-1 || m.asked > Kept+2 {
-			t.Errorf("asked %d times", m.asked)
+		if n := m.asked.Load(); n < Kept-1 || n > Kept+2 {
+			t.Errorf("asked %d times", n)
 		}
 		cancel()
 		<-done
