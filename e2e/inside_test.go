@@ -109,9 +109,10 @@ func TestConfiguration(t *testing.T) {
 	const word, newWord = "tHe-wOrd-31415", "aN0ther-27182"
 	n.write("a.yaml", configured)
 	n.serve()
-	n.waits("a-n", "CreateContainerConfigError", `configmap "settings" not found`)
+	// Its volumes are mounted first, which have them too: as under the kubelet the container is only not created yet.
+	n.waits("a-n", "ContainerCreating", `configmap "settings" not found`)
 	n.write("settings.yaml", fmt.Sprintf(settings, "hello"))
-	n.waits("a-n", "CreateContainerConfigError", `secret "login" not found`)
+	n.waits("a-n", "ContainerCreating", `secret "login" not found`)
 	n.write("login.yaml", fmt.Sprintf(password, word))
 	p := n.ready("a-n")
 	for line, want := range map[string]string{
