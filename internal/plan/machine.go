@@ -28,8 +28,15 @@ type Machine struct {
 // outOf begins the reasons of pods that lack a resource.
 const outOf = "OutOf"
 
-// IsLack reports that a pod waits since it lacks a resource.
-func (w Waiting) IsLack() bool { return strings.HasPrefix(w.Reason, outOf) }
+// Lacks returns the resource that a pod waits for since the machine has too little of it; "" if it waits for something
+// else.
+func (w Waiting) Lacks() v1.ResourceName {
+	name, _ := strings.CutPrefix(w.Reason, outOf)
+	if name == w.Reason {
+		return ""
+	}
+	return v1.ResourceName(name)
+}
 
 // Lack returns which of the requested resources does not fit into what the machine has beside what is used by others;
 // nil if all of them fit. A resource that the machine does not name is ignored unless it is a device. Reason, message

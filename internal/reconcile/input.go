@@ -114,7 +114,7 @@ func (w *worker) yield(seen pod.Observed, p plan.Plan) {
 	if !w.held || isThere(seen) {
 		return
 	}
-	waits := p.Never != nil || p.Failure != nil && !p.Failure.IsLack()
+	waits := p.Never != nil || p.Failure != nil && p.Failure.Lacks() == ""
 	if w.state.Pod == nil || p.Completed || waits || !w.shared.resources.Keep(w.key, plan.Requests(w.state.Pod)) {
 		w.held = false
 		w.shared.resources.Release(w.key)

@@ -49,8 +49,8 @@ func (f *Failures) Never(why *plan.Waiting) {
 		return
 	}
 	fix := "request less, or run it on a machine that has more"
-	switch resource, isLack := strings.CutPrefix(why.Reason, "OutOf"); {
-	case isLack && pod.IsDevice(v1.ResourceName(resource)):
+	switch {
+	case pod.IsDevice(why.Lacks()):
 		fix = "run the pod under podrun serve with --plugins, or name the devices in --node-config"
 	case why.Reason == plan.ReasonNodeAffinity:
 		fix = "change nodeSelector or the node affinity, or give the node the labels with --node-labels"
