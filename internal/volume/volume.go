@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
 	"path"
@@ -127,31 +128,16 @@ func (v *Volumes) Mount(ctx context.Context, in pod.Inside) error {
 
 func mountAll(ctx context.Context, v *Volumes, in pod.Inside) error {
 	if err := checkFilled(ctx, v.dirs, in); err != nil {
-		return notMounted(fmt.Errorf("MountVolume.SetUp failed for %w", err))
+		return notMounted(fmt.Errorf("%s failed for %w", setUpMount, err))
 	}
-	done := map[string]bool{}
-	mount := func(name, call string) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if volume, err := volumeOf(in.Pod, name); done[name] || err == nil && volume.Image != nil {
-			return nil
-		}
-		if _, err := v.ready(ctx, in, name); err != nil {
-			return notMounted(fmt.Errorf("%s failed for volume %q: %w", call, name, err))
-		}
-		done[name] = true
-		return nil
-	}
+	all := sources{}
 	for _, c := range pod.AllContainers(in.Pod) {
 		in.Container = c
-		for _, m := range c.VolumeMounts {
-			if err := mount(m.Name, "MountVolume.SetUp"); err != nil {
-				return err
+		for name, call := range used(c) {
+			if volume, err := volumeOf(in.Pod, name); err == nil && volume.Image != nil {
+				continue
 			}
-		}
-		for _, d := range c.VolumeDevices {
-			if err := mount(d.Name, "MapVolume.SetUpDevice"); err != nil {
+			if _, err := all.ready(ctx, v, in, name, call); err != nil {
 				return err
 			}
 		}
@@ -159,26 +145,59 @@ func mountAll(ctx context.Context, v *Volumes, in pod.Inside) error {
 	return nil
 }
 
+// The kubelet's words for what is done with a volume that is mounted, and with a device.
+const setUpMount, setUpDevice = "MountVolume.SetUp", "MapVolume.SetUpDevice"
+
+// used returns the names of the volumes that a container mounts or has as devices, each with what is done for that.
+func used(c *v1.Container) iter.Seq2[string, string] {
+	return func(yield func(name, call string) bool) {
+		for _, m := range c.VolumeMounts {
+			if !yield(m.Name, setUpMount) {
+				return
+			}
+		}
+		for _, d := range c.VolumeDevices {
+			if !yield(d.Name, setUpDevice) {
+				return
+			}
+		}
+	}
+}
+
+// sources are the volumes of a pod that are prepared, by name: each once, however often it is used.
+type sources map[string]source
+
+func (s sources) ready(ctx context.Context, v *Volumes, in pod.Inside, name, call string) (source, error) {
+	if one, done := s[name]; done {
+		return one, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return source{}, err
+	}
+	one, err := v.ready(ctx, in, name)
+	if err != nil {
+		return source{}, notMounted(fmt.Errorf("%s failed for volume %q: %w", call, name, err))
+	}
+	s[name] = one
+	return one, nil
+}
+
 func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if err := checkFilled(ctx, v.dirs, in); err != nil {
-		return nil, notMounted(fmt.Errorf("MountVolume.SetUp failed for %w", err))
+		return nil, notMounted(fmt.Errorf("%s failed for %w", setUpMount, err))
 	}
 	if err := readyWithheld(v, in); err != nil {
 		return nil, err
 	}
 	var own []pod.Mount
-	sources := map[string]source{} // by volume name; a volume is prepared once, however often it is mounted
+	all := sources{}
 	for i, m := range in.Container.VolumeMounts {
-		s, ok := sources[m.Name]
-		if !ok {
-			var err error
-			if s, err = v.ready(ctx, in, m.Name); err != nil {
-				return nil, notMounted(fmt.Errorf("MountVolume.SetUp failed for volume %q: %w", m.Name, err))
-			}
-			sources[m.Name] = s
+		s, err := all.ready(ctx, v, in, m.Name, setUpMount)
+		if err != nil {
+			return nil, err
 		}
 		mount, err := v.mountOf(ctx, in, i, s)
 		if err != nil {
@@ -187,9 +206,9 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 		own = append(own, mount)
 	}
 	for _, d := range in.Container.VolumeDevices {
-		s, err := v.ready(ctx, in, d.Name)
+		s, err := all.ready(ctx, v, in, d.Name, setUpDevice)
 		if err != nil {
-			return nil, notMounted(fmt.Errorf("MapVolume.SetUpDevice failed for volume %q: %w", d.Name, err))
+			return nil, err
 		}
 		own = append(own, pod.Mount{HostPath: s.path, ContainerPath: d.DevicePath, ReadOnly: s.readOnly, Block: true})
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -88,21 +87,12 @@ func bind(dirs layout.Dirs, claim pod.Key, pv *v1.PersistentVolume) error {
 // ReadBinding returns the PersistentVolume that a claim had last, if it had one.
 func ReadBinding(dirs layout.Dirs, claim pod.Key) (b Binding, found bool, err error) {
 	at := bindingPath(dirs, claim)
-	text, err := os.ReadFile(at)
-	if errors.Is(err, fs.ErrNotExist) {
-		return b, false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &b)
-	}
-	if err == nil && (b.Key() != claim || b.Name == "") {
-		err = errors.New("it is not that of this claim")
-	}
+	found, err = readOne(at, &b, func() bool { return b.Key() == claim && b.Name != "" })
 	if err != nil {
 		return Binding{}, true, fmt.Errorf("reading the record %s of the PersistentVolume of claim %s: %w; if that does not end, "+
 			"remove the file: then the claim may have another volume, and data of the former one stay", at, claim, err)
 	}
-	return b, true, nil
+	return b, found, nil
 }
 
 // lost returns an error if a claim for which the manifests have no PersistentVolume had one.

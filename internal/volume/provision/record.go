@@ -93,21 +93,27 @@ func path(dirs layout.Dirs, claim pod.Key) string {
 // Read returns the volume that was made, or is being made, for a claim, if there is one.
 func Read(dirs layout.Dirs, claim pod.Key) (v Volume, found bool, err error) {
 	at := path(dirs, claim)
-	text, err := os.ReadFile(at)
-	if errors.Is(err, fs.ErrNotExist) {
-		return v, false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &v)
-	}
-	if err == nil && (v.Key() != claim || v.Name == "" || v.Driver == "") {
-		err = errors.New("it is not that of this claim")
-	}
+	found, err = readOne(at, &v, func() bool { return v.Key() == claim && v.Name != "" && v.Driver != "" })
 	if err != nil {
 		return Volume{}, false, fmt.Errorf("reading the record %s of the volume of claim %s: %w; if that does not end, bring the "+
 			"file back, or remove it: then the claim gets a new volume, and podrun does not know the one of its driver", at, claim, err)
 	}
-	return v, true, nil
+	return v, found, nil
+}
+
+// readOne reads a claim's record, which is one only if valid says so, and reports whether there is a file.
+func readOne(at string, into any, valid func() bool) (found bool, err error) {
+	text, err := os.ReadFile(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err == nil && !valid() {
+		err = errors.New("it is not that of this claim")
+	}
+	return true, err
 }
 
 // List returns the volumes of all claims, by namespace and name. With an error these are those that can be read.
