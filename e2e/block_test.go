@@ -22,11 +22,7 @@ func TestBlockVolumes(t *testing.T) {
 	dir, program := n.path("kubelet"), plugin(t, "..", "./internal/test/testcsi/driver")
 	state := filepath.Join(dir, "plugins", name)
 	must(t, os.MkdirAll((&testcsi.Driver{Dir: state}).VolumeDir("disk-1"), 0o755))
-	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/plugin -stages -name %s -dir %s -registry %s/plugins_registry", name, state, dir),
-		"priorityClassName: system-node-critical", "volumes:", "- {name: driver, hostPath: {path: "+program+"}}",
-		"- {name: kubelet, hostPath: {path: "+dir+", type: Directory}}")
-	driver = inContainer(driver, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
-		"- {name: kubelet, mountPath: "+dir+", mountPropagation: Bidirectional}")
+	driver := csiDriver(program, dir, name, "-stages")
 	documents := "apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: " + name + "}\nspec: {attachRequired: false}\n---\n" +
 		"apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: disk}\nspec: {capacity: {storage: 4Mi}, accessModes: [ReadWriteOnce], " +
 		"volumeMode: Block, csi: {driver: " + name + ", volumeHandle: disk-1}}\n---\n" +

@@ -33,11 +33,7 @@ func TestPluginsAfterReboot(t *testing.T) {
 	t.Cleanup(func() { _ = l.inside("umount -l " + dir) }) // on itself, as podrun leaves it
 	csi := plugin(t, "..", "./internal/test/testcsi/driver")
 	must(t, os.MkdirAll((&testcsi.Driver{Dir: state}).VolumeDir("shared"), 0o755))
-	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/plugin -stages -name %s -dir %s -registry %s/plugins_registry", name, state, dir),
-		"priorityClassName: system-node-critical", "volumes:", "- {name: driver, hostPath: {path: "+csi+"}}",
-		"- {name: kubelet, hostPath: {path: "+dir+", type: Directory}}")
-	driver = inContainer(driver, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
-		"- {name: kubelet, mountPath: "+dir+", mountPropagation: Bidirectional}")
+	driver := csiDriver(csi, dir, name, "-stages")
 	documents := "apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: " + name + "}\n" +
 		"spec: {attachRequired: false, volumeLifecycleModes: [Ephemeral, Persistent]}\n---\n" +
 		"apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: fast}\nprovisioner: " + name + "\n---\n" +

@@ -20,6 +20,17 @@ import (
 	"podrun.io/podrun/internal/test/testcsi"
 )
 
+// csiDriver is the manifest of a pod that runs the program of a CSI driver with the name, for a podrun with this directory
+// of plugins.
+func csiDriver(program, dir, name string, flags ...string) string {
+	line := fmt.Sprintf("exec /driver/plugin %s -name %s -dir %s -registry %s/plugins_registry",
+		strings.Join(flags, " "), name, filepath.Join(dir, "plugins", name), dir)
+	p := manifest("driver", "Always", line, "priorityClassName: system-node-critical", "volumes:",
+		"- {name: driver, hostPath: {path: "+program+"}}", "- {name: kubelet, hostPath: {path: "+dir+", type: Directory}}")
+	return inContainer(p, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
+		"- {name: kubelet, mountPath: "+dir+", mountPropagation: Bidirectional}")
+}
+
 // csiVolumes returns the volumes of CSI drivers as get plugins shows them, as POD STATUS.
 func (n *node) csiVolumes() string {
 	n.t.Helper()
@@ -67,11 +78,7 @@ func TestCSI(t *testing.T) {
 	const name = "inline.csi.example.com"
 	dir, program := n.path("kubelet"), plugin(t, "..", "./internal/test/testcsi/driver")
 	state := filepath.Join(dir, "plugins", name)
-	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/plugin -name %s -dir %s -registry %s/plugins_registry", name, state, dir),
-		"priorityClassName: system-node-critical", "volumes:", "- {name: driver, hostPath: {path: "+program+"}}",
-		"- {name: kubelet, hostPath: {path: "+dir+", type: Directory}}")
-	driver = inContainer(driver, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
-		"- {name: kubelet, mountPath: "+dir+", mountPropagation: Bidirectional}")
+	driver := csiDriver(program, dir, name)
 	document := "apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: " + name + "}\nspec: {volumeLifecycleModes: [Ephemeral], fsGroupPolicy: File}\n---\n"
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {user: me}\n---\n"
 	asking := func(name string) string {
@@ -203,11 +210,7 @@ func TestPersistentVolumes(t *testing.T) {
 	state := filepath.Join(dir, "plugins", name)
 	volume := (&testcsi.Driver{Dir: state}).VolumeDir("vol-1")
 	must(t, os.MkdirAll(volume, 0o755))
-	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/plugin -stages -name %s -dir %s -registry %s/plugins_registry", name, state, dir),
-		"priorityClassName: system-node-critical", "volumes:", "- {name: driver, hostPath: {path: "+program+"}}",
-		"- {name: kubelet, hostPath: {path: "+dir+", type: Directory}}")
-	driver = inContainer(driver, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
-		"- {name: kubelet, mountPath: "+dir+", mountPropagation: Bidirectional}")
+	driver := csiDriver(program, dir, name, "-stages")
 	documents := "apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: " + name + "}\nspec: {attachRequired: false, fsGroupPolicy: File}\n---\n" +
 		"apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: shared}\nspec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteMany], " +
 		"csi: {driver: " + name + ", volumeHandle: vol-1}}\n"

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,12 +18,7 @@ func TestCSIMock(t *testing.T) {
 	n := newNode(t)
 	const name = "mock.csi.example.com"
 	dir, program := n.path("kubelet"), plugin(t, "../hack/plugins", "./csimock")
-	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/plugin -name %s -dir %s -registry %s/plugins_registry",
-		name, filepath.Join(dir, "plugins", name), dir),
-		"priorityClassName: system-node-critical", "volumes:", "- {name: driver, hostPath: {path: "+program+"}}",
-		"- {name: kubelet, hostPath: {path: "+dir+", type: Directory}}")
-	driver = inContainer(driver, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
-		"- {name: kubelet, mountPath: "+dir+", mountPropagation: Bidirectional}")
+	driver := csiDriver(program, dir, name)
 	volume := func(handle string) string {
 		return "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: data}\nspec: {capacity: {storage: 100Gi}, " +
 			"accessModes: [ReadWriteOnce], claimRef: {namespace: default, name: data}, csi: {driver: " + name + ", volumeHandle: '" + handle + "'}}\n"

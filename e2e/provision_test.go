@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -96,12 +95,7 @@ func TestStorageClass(t *testing.T) {
 // and what makes the manifest of a pod with such a claim.
 func provisioner(t *testing.T, n *node, name string) (driver, class, spec string, asking func(pod string) string) {
 	dir, program := n.path("kubelet"), plugin(t, "..", "./internal/test/testcsi/driver")
-	state := filepath.Join(dir, "plugins", name)
-	driver = manifest("driver", "Always", fmt.Sprintf("exec /driver/plugin -stages -name %s -dir %s -registry %s/plugins_registry", name, state, dir),
-		"priorityClassName: system-node-critical", "volumes:", "- {name: driver, hostPath: {path: "+program+"}}",
-		"- {name: kubelet, hostPath: {path: "+dir+", type: Directory}}")
-	driver = inContainer(driver, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
-		"- {name: kubelet, mountPath: "+dir+", mountPropagation: Bidirectional}")
+	driver = csiDriver(program, dir, name, "-stages")
 	class = "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: fast}\nprovisioner: " + name + "\n"
 	spec = "{accessModes: [ReadWriteOnce], storageClassName: fast, resources: {requests: {storage: 1Mi}}}"
 	asking = func(name string) string {

@@ -26,11 +26,7 @@ func TestAnEditKeepsWhatThePodHas(t *testing.T) {
 	must(t, os.WriteFile(n.path("cdi", "test.json"), []byte(`{"cdiVersion": "0.6.0", "kind": "podrun.example/d", "devices": [
 		{"name": "one", "containerEdits": {"env": ["DEVICE=one"]}}]}`), 0o644))
 	must(t, os.WriteFile(n.path("node.yaml"), []byte("devices: {podrun.example/d: [podrun.example/d=one]}\n"), 0o644))
-	driver := manifest("driver", "Always", fmt.Sprintf("exec /driver/plugin -stages -name %s -dir %s -registry %s/plugins_registry", name, state, dir),
-		"priorityClassName: system-node-critical", "volumes:", "- {name: driver, hostPath: {path: "+program+"}}",
-		"- {name: kubelet, hostPath: {path: "+dir+", type: Directory}}")
-	driver = inContainer(driver, "securityContext: {privileged: true}", "volumeMounts:", "- {name: driver, mountPath: /driver}",
-		"- {name: kubelet, mountPath: "+dir+", mountPropagation: Bidirectional}")
+	driver := csiDriver(program, dir, name, "-stages")
 	n.write("documents.yaml", "apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: "+name+"}\nspec: {attachRequired: false}\n---\n"+
 		"apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: one}\nspec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOncePod], "+
 		"csi: {driver: "+name+", volumeHandle: vol-1}}\n---\n"+
