@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -180,7 +181,20 @@ func TestReachAPod(t *testing.T) {
 		}
 		return nil
 	})
+	lines, stop = n.follow("top", "web", "--watch", "--interval=200ms", "--no-headers")
+	n.await("a line of what the container has used", func() error {
+		if got := <-lines; !topLine.MatchString(got) {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	if code := stop(); code != 130 {
+		t.Errorf("top --watch, interrupted: exit %d", code)
+	}
 }
+
+// topLine is what top --watch prints of a container that it has measured at least three times.
+var topLine = regexp.MustCompile(`^web-n +c +\d+m +[▁▂▃▄▅▆▇█]{3,30} +\d+Mi +[▁▂▃▄▅▆▇█]{3,30}$`)
 
 // follow starts a command that goes on and returns its lines, and what interrupts it.
 func (n *node) follow(args ...string) (lines <-chan string, stop func() (code int)) {

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
@@ -109,47 +110,79 @@ type Options struct {
 	// SortBy is cpu, memory or "", which keeps the order of the pods.
 	SortBy   string
 	Interval time.Duration
+	// Watch prints the table again after each Interval, until the command is interrupted.
+	Watch bool
 	// AllNamespaces and NoHeaders select the columns and the first line of the table.
 	AllNamespaces, NoHeaders bool
 }
 
+// Add adds the flags of the command.
+func (o *Options) Add(f *pflag.FlagSet) {
+	f.StringVar(&o.SortBy, "sort-by", "", "sort by cpu or memory, highest usage first")
+	f.DurationVar(&o.Interval, "interval", time.Second, "time over which the CPU usage is measured")
+	f.BoolVarP(&o.Watch, "watch", "w", false, "measure again and again, with lines of what was used")
+	f.BoolVar(&o.NoHeaders, "no-headers", false, "do not print headers")
+}
+
+// Check returns an error if the flags make no sense for the machine or, if node is not set, for pods.
+func (o *Options) Check(node bool) error {
+	switch {
+	case !slices.Contains([]string{"", "cpu", "memory"}, o.SortBy):
+		return fmt.Errorf("--sort-by %q: must be cpu or memory", o.SortBy)
+	case o.Interval <= 0:
+		return fmt.Errorf("--interval %s: must be positive", o.Interval)
+	case o.Watch && node:
+		return errors.New("--watch: of containers only, not of the node")
+	}
+	return nil
+}
+
 // Show measures the running containers of pods and prints a table of them.
-func Show(ctx context.Context, to cli.Streams, pods []*v1.Pod, o Options) error {
+func Show(ctx context.Context, to cli.Streams, read func() ([]*v1.Pod, error), o Options) error {
+	if o.Watch {
+		return watch(ctx, to, read, o)
+	}
+	pods, err := read()
+	if err != nil {
+		return err
+	}
 	all := Running(pods)
 	if len(all) == 0 {
 		fmt.Fprintln(to.ErrOut, "No running containers found")
 		return nil
 	}
-	all, err := Measure(ctx, all, o.Interval)
+	all, err = Measure(ctx, all, o.Interval)
 	if err != nil {
 		return err
 	}
 	Sort(all, o.SortBy)
-	return Print(to.Out, all, o)
+	return Print(to.Out, all, nil, o)
 }
 
-// Print prints a table of containers.
-func Print(out io.Writer, all []Usage, f Options) error {
+// Print prints a table of containers, with lines of what they have used if that is kept.
+func Print(out io.Writer, all []Usage, kept map[string]*past, f Options) error {
 	var rows [][]string
+	add := func(namespace, pod, name string, used ...string) {
+		row := append([]string{pod, name}, used...)
+		if f.AllNamespaces {
+			row = append([]string{namespace}, row...)
+		}
+		rows = append(rows, row)
+	}
 	if !f.NoHeaders {
-		rows = append(rows, []string{"POD", "NAME", "CPU(cores)", "MEMORY(bytes)"})
+		used := []string{"CPU(cores)", "MEMORY(bytes)"}
+		if kept != nil {
+			used = []string{"CPU(cores)", "CPU(recent)", "MEMORY(bytes)", "MEMORY(recent)"}
+		}
+		add("NAMESPACE", "POD", "NAME", used...)
 	}
 	for _, t := range all {
-		rows = append(rows, []string{
-			t.pod.Name,
-			t.name,
-			cores(t.millicores),
-			memory(t.after.WorkingSet),
-		})
-	}
-	if f.AllNamespaces {
-		for i := range rows {
-			namespace := "NAMESPACE"
-			if at := i - (len(rows) - len(all)); at >= 0 {
-				namespace = all[at].pod.Namespace
-			}
-			rows[i] = append([]string{namespace}, rows[i]...)
+		used := []string{cores(t.millicores), memory(t.after.WorkingSet)}
+		if p := kept[t.key()]; p != nil {
+			cpu, bytes := p.lines(t)
+			used = []string{used[0], cpu, used[1], bytes}
 		}
+		add(t.pod.Namespace, t.pod.Name, t.name, used...)
 	}
 	return printers.Rows(out, rows...)
 }

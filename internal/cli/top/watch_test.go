@@ -1,0 +1,94 @@
+package top
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/test"
+)
+
+func TestSparkline(t *testing.T) {
+	for name, c := range map[string]struct {
+		all   []float64
+		limit float64
+		want  string
+	}{
+		"nothing yet":         {nil, 0, ""},
+		"nothing used":        {[]float64{0, 0}, 0, "▁▁"},
+		"to the highest":      {[]float64{0, 50, 100}, 0, "▁▅█"},
+		"to the limit":        {[]float64{0, 50, 100}, 800, "▁▁▂"},
+		"above the limit":     {[]float64{400, 800}, 100, "▅█"},
+		"as much as is shown": {make([]float64, samples), 0, strings.Repeat("▁", samples)},
+	} {
+		got := sparkline(c.all, c.limit)
+		if want := strings.Repeat(" ", samples-len([]rune(c.want))) + c.want; got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+// usageOf returns a measured container of a pod; its limits are 100m and 100Mi.
+func usageOf(uid types.UID, container string, millicores, bytes int64) Usage {
+	limits := v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("100Mi")}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: uid}}
+	p.Spec.Containers = []v1.Container{{Name: container, Resources: v1.ResourceRequirements{Limits: limits}}}
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: container}}
+	return Usage{pod: p, name: container, millicores: millicores, after: cgroup.Usage{WorkingSet: bytes}}
+}
+
+// TestRemember: a container keeps its last samples as long as it is the same one.
+func TestRemember(t *testing.T) {
+	var kept map[string]*past
+	for i := range samples + 5 {
+		kept = remember(kept, []Usage{usageOf("a", "main", int64(i), 50<<20)})
+	}
+	p := kept["a/main"]
+	if len(p.cpu) != samples || p.cpu[0] != 5 || p.cpu[samples-1] != samples+4 || len(p.memory) != samples {
+		t.Errorf("kept: %v", p)
+	}
+	kept = remember(kept, []Usage{usageOf("b", "main", 100, 0)})
+	if len(kept) != 1 || len(kept["b/main"].cpu) != 1 {
+		t.Errorf("kept of a new pod: %v", kept)
+	}
+}
+
+func TestWatchedTable(t *testing.T) {
+	u := usageOf("a", "main", 100, 50<<20)
+	var out strings.Builder
+	test.Must(t, printTable(&out, []Usage{u}, remember(nil, []Usage{u}), Options{AllNamespaces: true}))
+	blank := strings.Repeat(" ", samples-1)
+	want := []string{
+		"NAMESPACE   POD   NAME   CPU(cores)   CPU(recent)                      MEMORY(bytes)   MEMORY(recent)",
+		"default     web   main   100m         " + blank + "█   50Mi            " + blank + "▅",
+	}
+	if got := strings.Split(out.String(), "\n"); !slices.Equal(got[:2], want) {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), strings.Join(want, "\n"))
+	}
+}
+
+// TestShow: a table is printed in place of the one before, cut off at the size of the terminal.
+func TestShow(t *testing.T) {
+	var out strings.Builder
+	text := "10:00:00\nPOD\na\nb\nc and more than fits\n"
+	test.Must(t, show(&out, text, nil))
+	if out.String() != text+"\n" {
+		t.Errorf("without a terminal: %q", out.String())
+	}
+	for height, want := range map[int]string{
+		6: "\x1b[H10:00:00\x1b[K\nPOD\x1b[K\na\x1b[K\nb\x1b[K\nc and more t\x1b[K\n\x1b[J",
+		5: "\x1b[H10:00:00\x1b[K\nPOD\x1b[K\na\x1b[K\n2 more conta\x1b[K\n\x1b[J",
+	} {
+		out.Reset()
+		test.Must(t, show(&out, text, func() (int, int) { return 12, height }))
+		if out.String() != want {
+			t.Errorf("%d lines: got %q, want %q", height, out.String(), want)
+		}
+	}
+}
