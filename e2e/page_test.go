@@ -28,6 +28,7 @@ func TestPage(t *testing.T) {
 	s := &sight{n: n, b: newBrowser(t, n.path("chromium")), address: "http://" + address + "/"}
 	s.withoutScripts(t)
 	s.looks(t)
+	s.filters(t)
 	s.goesOn(t)
 	s.saysLittle(t)
 	n.end(syscall.SIGTERM)
@@ -45,10 +46,12 @@ type sight struct {
 func (s *sight) withoutScripts(t *testing.T) {
 	b, address := s.b, s.address
 	b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+	b.size(1600, 800)
 	b.open(address)
 	for _, want := range []string{"As of when the page was loaded.", "web-n", "CrashLoopBackOff", "c: exit code 7: <b>boom</b>", "/<img src=x onerror=alert(1)>.yaml"} {
 		b.until("document.body.innerText", want)
 	}
+	b.size(1200, 800)
 	b.open(address + "pod/default/web-n")
 	b.until("document.getElementById('log').textContent", "<img src=x onerror=alert(1)> red \ntick\n")
 	b.until("document.getElementById('events').innerText", "Started container c")
@@ -59,6 +62,48 @@ func (s *sight) withoutScripts(t *testing.T) {
 	b.until("document.getElementById('story').innerText", "<b>boom</b>")
 	b.open(address + "pod/default/none")
 	b.until("document.body.innerText", "There is no pod default/none")
+	b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
+}
+
+// filters: the page shows the pods that one asks for, while one types, and its address shows the same again.
+func (s *sight) filters(t *testing.T) {
+	b := s.b
+	const pods, count = "document.getElementById('pods').innerText", "document.getElementById('count').textContent"
+	set := func(field, value string) {
+		b.text(fmt.Sprintf("field = document.getElementsByName(%q)[0], field.value = %q, field.dispatchEvent(new Event('input', {bubbles: true}))", field, value))
+	}
+	b.open(s.address)
+	b.until(pods, "web-n")
+	set("search", "SICK")
+	b.until("'' + "+pods+".includes('web-n')", "false")
+	b.until(count+" + location.search", "1 of 2 pods.?search=SICK")
+	b.text("setTimeout(() => location.reload(), 0)")
+	b.until("document.readyState + "+count+" + document.getElementsByName('search')[0].value", "complete 1 of 2 pods.SICK")
+	set("search", "")
+	set("state", "well")
+	b.until("'' + "+pods+".includes('sick-n') + location.search", "false?state=well")
+	set("label", "a=b=c")
+	b.until(count, "These labels select nothing:")
+	set("label", "")
+	set("state", "")
+	b.until("'[' + "+count+".trim() + location.search + ']' + "+pods, "[]")
+	b.until(pods, "web-n")
+	b.open(s.address + "?sort=state")
+	b.until("[...document.querySelectorAll('#pods a[id]')].map((a) => a.id).join()", "default/sick-n,default/web-n")
+	for _, width := range []int{390, 1280, 2560} {
+		b.size(width, 800)
+		b.until("document.documentElement.clientWidth + ' ' + document.documentElement.scrollWidth", fmt.Sprintf("%d %[1]d", width))
+		b.until("[...document.querySelectorAll('.scroll')].every((e) => e.scrollWidth <= e.clientWidth)", "true")
+		b.picture(fmt.Sprint("filter-", width))
+	}
+	b.size(1200, 800)
+	b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+	b.open(s.address + "?state=unwell")
+	b.until(pods, "sick-n")
+	if got := b.text(pods); strings.Contains(got, "web-n") {
+		t.Errorf("without scripts: %s", got)
+	}
+	b.until("document.querySelector('#filter button').innerText", "Show")
 	b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
 }
 
@@ -101,11 +146,11 @@ func (s *sight) goesOn(t *testing.T) {
 
 	// By keyboard: into a pod, and back to where one was.
 	var order []string
-	for range 5 {
+	for range 10 {
 		b.press("Tab")
-		order = append(order, b.text("document.activeElement.id || document.activeElement.getAttribute('aria-label')"))
+		order = append(order, b.text("document.activeElement.id || document.activeElement.name || document.activeElement.getAttribute('aria-label')"))
 	}
-	if got := strings.Join(order, ", "); got != "Pods, default/sick-n, Log of c in sick-n, default/web-n, Log of c in web-n" {
+	if got := strings.Join(order, ", "); got != "search, state, namespace, label, sort, Pods, default/sick-n, Log of c in sick-n, default/web-n, Log of c in web-n" {
 		t.Errorf("focus went to %s", got)
 	}
 	b.open(address + "#default/web-n")

@@ -18,6 +18,7 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"podrun.io/podrun/internal/server/sparkline"
 	"podrun.io/podrun/internal/status/overview"
 	"podrun.io/podrun/internal/status/summary"
 )
@@ -35,7 +36,7 @@ type page struct {
 	// policy is the Content-Security-Policy: a page uses its own style and script and no others.
 	policy  string
 	slots   streamSlots
-	courses *courses
+	courses *sparkline.Courses
 }
 
 // newPage returns pages that are sent as one response, with style and script inside. A browser on
@@ -48,10 +49,10 @@ func newPage(o Options, slots streamSlots) page {
 		"script": func() template.JS { return template.JS(script) },
 	})
 	return page{
-		o: o, slots: slots, courses: &courses{history: o.History},
+		o: o, slots: slots, courses: &sparkline.Courses{History: o.History},
 		text: template.Must(text.ParseFS(pageFiles, "page/*.html")),
 		policy: "default-src 'none'; style-src " + hashOf(style) + "; script-src " + hashOf(script) +
-			"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+			"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 	}
 }
 
@@ -73,7 +74,10 @@ func hashOf(text string) string {
 // register registers the handlers of the pages.
 func (p page) register(mux *http.ServeMux) {
 	mux.HandleFunc("/{$}", p.list)
-	mux.HandleFunc("/live", func(w http.ResponseWriter, r *http.Request) { p.live(w, r, p.listParts) })
+	mux.HandleFunc("/live", func(w http.ResponseWriter, r *http.Request) {
+		f := filterOf(r.URL.Query())
+		p.live(w, r, func() (map[string]string, error) { return p.listParts(f) })
+	})
 	mux.HandleFunc("/pod/{namespace}/{pod}", p.pod)
 	mux.HandleFunc("/pod/{namespace}/{pod}/live", func(w http.ResponseWriter, r *http.Request) {
 		p.live(w, r, func() (map[string]string, error) { return p.podParts(r) })
@@ -83,10 +87,15 @@ func (p page) register(mux *http.ServeMux) {
 // row is a pod as the page of all pods shows it.
 type row struct {
 	Namespace, Name, State, Reason, IP, Manifest string
-	Well                                         bool
-	Ready, Restarts, CPU, Memory                 string
-	CPULine, MemoryLine                          sparkline
+	Level                                        summary.Level
+	Ready, Restarts, Age, CPU, Memory            string
+	CPULine, MemoryLine                          sparkline.Line
 	Containers                                   []string
+
+	// What rows are sorted by.
+	restarts    int
+	created     time.Time // when podrun saw it first
+	cpu, memory uint64
 }
 
 // listData is what the page of all pods shows.
@@ -97,6 +106,18 @@ type listData struct {
 	Workloads []overview.Workload
 	Rows      []row
 	Plugins   []pluginData
+	Filter    filter
+	// Of is the number of all pods, also of those that the filter does not show.
+	Of         int
+	Namespaces []option
+}
+
+// Count says how many pods the page shows, if these are not all.
+func (d listData) Count() string {
+	if len(d.Rows) == d.Of {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d pods.", len(d.Rows), d.Of)
 }
 
 // pluginData is a plugin as the page shows it.
@@ -109,7 +130,7 @@ type pluginData struct {
 // nodeData is the machine as the page shows it.
 type nodeData struct {
 	Name, Version, CPU, Memory string
-	CPULine, MemoryLine        sparkline
+	CPULine, MemoryLine        sparkline.Line
 	Disks                      []diskData
 }
 
@@ -119,7 +140,7 @@ type diskData struct {
 }
 
 // listData returns what the page of all pods shows now.
-func (p page) listData() (listData, error) {
+func (p page) listData(f filter) (listData, error) {
 	pods, err := p.o.Node.Pods()
 	if err != nil {
 		return listData{}, err
@@ -129,9 +150,10 @@ func (p page) listData() (listData, error) {
 		all = &kubelet.Summary{}
 	}
 	machine := p.o.Node.Machine()
-	used := p.courses.now()
+	used := p.courses.Now()
 	d := listData{
-		Node: nodeOf(machine, &all.Node, used[""]), Plugins: pluginsOf(machine.Plugins), Rows: rows(pods, all, used),
+		Node: nodeOf(machine, &all.Node, used[""]), Plugins: pluginsOf(machine.Plugins),
+		Rows: rows(pods, all, used, f), Filter: f, Of: len(pods), Namespaces: f.namespacesOf(pods),
 	}
 	d.Workloads = overview.Of(p.o.Node.Desired(), pods)
 	for i, w := range d.Workloads {
@@ -143,22 +165,22 @@ func (p page) listData() (listData, error) {
 	return d, nil
 }
 
-func nodeOf(m Machine, used *kubelet.NodeStats, before *course) nodeData {
+func nodeOf(m Machine, used *kubelet.NodeStats, before *sparkline.Course) nodeData {
 	d := nodeData{Name: m.Name, Version: m.Version, CPU: strconv.Itoa(m.Processors)}
 	if use := cores(used.CPU); use != "" {
 		d.CPU = use + " of " + strconv.Itoa(m.Processors*1000) + "m"
 	}
-	d.CPULine = before.cpuLine(float64(m.Processors * 1000))
+	d.CPULine = before.CPU(float64(m.Processors * 1000))
 	if memory := used.Memory; memory != nil && memory.WorkingSetBytes != nil {
-		d.Memory, d.MemoryLine = mebibytes(memory), before.memoryLine(0)
+		d.Memory, d.MemoryLine = mebibytes(memory), before.Memory(0)
 		if memory.AvailableBytes != nil {
-			d.MemoryLine = before.memoryLine(float64(*memory.WorkingSetBytes + *memory.AvailableBytes))
-			d.Memory += " of " + formatBytes(*memory.WorkingSetBytes+*memory.AvailableBytes)
+			d.MemoryLine = before.Memory(float64(*memory.WorkingSetBytes + *memory.AvailableBytes))
+			d.Memory += " of " + sparkline.Bytes(*memory.WorkingSetBytes+*memory.AvailableBytes)
 		}
 	}
 	for _, disk := range m.Disks {
 		if disk.Capacity > 0 {
-			free := fmt.Sprintf("%d %% of %s free", disk.Free*100/disk.Capacity, formatBytes(uint64(disk.Capacity)))
+			free := fmt.Sprintf("%d %% of %s free", disk.Free*100/disk.Capacity, sparkline.Bytes(uint64(disk.Capacity)))
 			d.Disks = append(d.Disks, diskData{disk.Name, free, disk.Pressed})
 		}
 	}
@@ -186,14 +208,17 @@ func pluginsOf(all []Plugin) (out []pluginData) {
 	return out
 }
 
-// rows returns the current rows of all pods.
-func rows(pods []v1.Pod, used *kubelet.Summary, before map[string]*course) []row {
+// rows returns the current rows of the pods that a filter shows.
+func rows(pods []v1.Pod, used *kubelet.Summary, before map[string]*sparkline.Course, f filter) []row {
 	of := usageOf(used)
 	out := []row{}
 	for i := range pods {
 		uid := string(pods[i].UID)
-		out = append(out, rowOf(&pods[i], of[uid], before[uid], time.Now()))
+		if r := rowOf(&pods[i], of[uid], before[uid], time.Now()); f.shows(&pods[i], &r) {
+			out = append(out, r)
+		}
 	}
+	f.sort(out)
 	return out
 }
 
@@ -208,24 +233,42 @@ func usageOf(all *kubelet.Summary) map[string]kubelet.PodStats {
 	return out
 }
 
-func rowOf(p *v1.Pod, taken kubelet.PodStats, before *course, now time.Time) row {
+func rowOf(p *v1.Pod, taken kubelet.PodStats, before *sparkline.Course, now time.Time) row {
 	s := summary.Of(p)
 	r := row{
 		Namespace: p.Namespace, Name: p.Name,
 		State: s.Text, Reason: summary.Plain(summary.Why(p, now)), IP: p.Status.PodIP,
 		Manifest: summary.Plain(p.Annotations["podrun.io/manifest"]),
-		Ready:    fmt.Sprintf("%d/%d", s.Ready, s.Containers), Restarts: strconv.Itoa(s.Restarts),
-		Well:   p.Status.Phase == v1.PodSucceeded || s.Ready == s.Containers,
+		Ready:    fmt.Sprintf("%d/%d", s.Ready, s.Containers), Restarts: restarts(s, now),
+		Level: s.Level(), restarts: s.Restarts,
 		CPU:    ofLimit(cores(taken.CPU), podLimit(p, v1.ResourceCPU)),
 		Memory: ofLimit(mebibytes(taken.Memory), podLimit(p, v1.ResourceMemory)),
 
-		CPULine:    before.cpuLine(limitOf(p, v1.ResourceCPU)),
-		MemoryLine: before.memoryLine(limitOf(p, v1.ResourceMemory)),
+		CPULine:    before.CPU(limitOf(p, v1.ResourceCPU)),
+		MemoryLine: before.Memory(limitOf(p, v1.ResourceMemory)),
+	}
+	if p.Status.StartTime != nil {
+		r.created = p.Status.StartTime.Time
+		r.Age = ago(r.created, now)
+	}
+	if taken.CPU != nil && taken.CPU.UsageNanoCores != nil {
+		r.cpu = *taken.CPU.UsageNanoCores
+	}
+	if taken.Memory != nil && taken.Memory.WorkingSetBytes != nil {
+		r.memory = *taken.Memory.WorkingSetBytes
 	}
 	for _, c := range summary.Roles(p) {
 		r.Containers = append(r.Containers, c.Container.Name)
 	}
 	return r
+}
+
+// restarts says how often a pod's containers have started again, when they did so last, and why.
+func restarts(s summary.Summary, now time.Time) string {
+	if s.LastRestart.IsZero() {
+		return strconv.Itoa(s.Restarts)
+	}
+	return fmt.Sprintf("%d (%s ago, %s)", s.Restarts, ago(s.LastRestart, now), summary.Plain(s.LastEnd))
 }
 
 // cores formats CPU usage in millicores; "" if it is not known.
@@ -240,14 +283,7 @@ func mebibytes(s *kubelet.MemoryStats) string {
 	if s == nil || s.WorkingSetBytes == nil {
 		return ""
 	}
-	return formatBytes(*s.WorkingSetBytes)
-}
-
-func formatBytes(n uint64) string {
-	if n >= 10<<30 {
-		return fmt.Sprintf("%dGi", n>>30)
-	}
-	return fmt.Sprintf("%dMi", n>>20)
+	return sparkline.Bytes(*s.WorkingSetBytes)
 }
 
 // ofLimit adds a limit to what is used; limit is nil if there is none.
@@ -311,18 +347,18 @@ func (p page) send(w http.ResponseWriter, code int, name string, data any, err e
 }
 
 // list handles the page of all pods.
-func (p page) list(w http.ResponseWriter, _ *http.Request) {
-	data, err := p.listData()
+func (p page) list(w http.ResponseWriter, r *http.Request) {
+	data, err := p.listData(filterOf(r.URL.Query()))
 	p.send(w, http.StatusOK, "list", data, err)
 }
 
 // listParts returns the parts of the page of all pods that change, by element ID.
-func (p page) listParts() (map[string]string, error) {
-	data, err := p.listData()
+func (p page) listParts(f filter) (map[string]string, error) {
+	data, err := p.listData(f)
 	if err != nil {
 		return nil, err
 	}
-	parts := map[string]string{"node": "", "problems": "", "plugins": "", "workloads": "", "pods": ""}
+	parts := map[string]string{"node": "", "problems": "", "plugins": "", "workloads": "", "count": "", "pods": ""}
 	for id := range parts {
 		if parts[id], err = p.render(id, data); err != nil {
 			return nil, err

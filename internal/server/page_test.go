@@ -140,8 +140,8 @@ func TestPages(t *testing.T) {
 		"/": {
 			`class="ill" data-pod="web-n" data-state="CrashLoopBackOff"><td class="wide">default</td><th scope="row"><a id="default/web-n" href="pod/default/web-n">web-n</a>` +
 				`<div class="narrow">c: CrashLoopBackOff: ` + escaped + `</div></th>`,
-			`<td class="state">CrashLoopBackOff</td><td class="number">0/1</td><td class="number">3</td><td class="text wide">c: CrashLoopBackOff: ` + escaped + `</td>`,
-			`href="pod/default/web-n?container=first#log"`, `<td class="wide">10.0.0.7</td>`, "/etc/pods/&#34;&gt;&lt;img src=x&gt;.yaml",
+			`<td class="state">CrashLoopBackOff</td><td class="number">0/1</td><td class="number">3</td><td class="number wide"></td><td class="text wide">c: CrashLoopBackOff: ` + escaped + `</td>`,
+			`href="pod/default/web-n?container=first#log"`, `<td class="wide widest">10.0.0.7</td>`, "/etc/pods/&#34;&gt;&lt;img src=x&gt;.yaml",
 		},
 		"/pod/default/web-n": {
 			`<a id="up" href="../../#default/web-n">`, `<dd class="state">CrashLoopBackOff</dd>`, "line 1: " + escaped, `<a href="?container=first#log">first</a> (init)`,
@@ -166,7 +166,7 @@ func TestPages(t *testing.T) {
 		if body = whole; strings.Contains(body, "<script>") || strings.ContainsRune(body, '\x1b') || strings.Contains(body, "://") || strings.Contains(body, "of another") {
 			t.Errorf("%s: foreign: %s", path, body)
 		}
-		if w.Code != 200 || policy != "default-src 'none'; style-src STYLE; script-src SCRIPT; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" {
+		if w.Code != 200 || policy != "default-src 'none'; style-src STYLE; script-src SCRIPT; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'" {
 			t.Errorf("%s: %d, policy %q", path, w.Code, policy)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"podrun.io/podrun/internal/server/sparkline"
 	"podrun.io/podrun/internal/status/summary"
 )
 
@@ -40,7 +41,7 @@ type podData struct {
 
 type containerRow struct {
 	Name, Kind, Image, State, Detail, Before, CPU, Memory string
-	CPULine, MemoryLine                                   sparkline
+	CPULine, MemoryLine                                   sparkline.Line
 	Restarts                                              int32
 	Ready, Well                                           bool
 	// Run is the containerID of the newest instance; "" if there has been none.
@@ -98,7 +99,7 @@ func (p page) podOf(r *http.Request) (podData, error) {
 		return podData{}, fmt.Errorf("pod %s/%s: %w", namespace, name, ErrNotFound)
 	}
 	all, _ := p.o.Node.Summary(context.Background(), false) // what cannot be read stays empty
-	d := dataOf(&pods[i], usageOf(all)[string(pods[i].UID)], p.courses.now(), time.Now())
+	d := dataOf(&pods[i], usageOf(all)[string(pods[i].UID)], p.courses.Now(), time.Now())
 	d.Events = p.eventsOf(&pods[i])
 	d.Previous = r.URL.Query().Get("previous") == "true"
 	if chosen := r.URL.Query().Get("container"); slices.Contains(d.Containers, chosen) {
@@ -107,7 +108,7 @@ func (p page) podOf(r *http.Request) (podData, error) {
 	return d, nil
 }
 
-func dataOf(p *v1.Pod, taken kubelet.PodStats, before map[string]*course, now time.Time) podData {
+func dataOf(p *v1.Pod, taken kubelet.PodStats, before map[string]*sparkline.Course, now time.Time) podData {
 	d := podData{
 		row:     rowOf(p, taken, before[string(p.UID)], now),
 		UID:     string(p.UID),
@@ -128,8 +129,8 @@ func dataOf(p *v1.Pod, taken kubelet.PodStats, before map[string]*course, now ti
 	for _, r := range summary.InitialFirst(summary.Roles(p)) {
 		one := containerOf(r)
 		course := before[string(p.UID)+"/"+one.Name]
-		one.CPULine = course.cpuLine(amount(containerLimit(r.Container, v1.ResourceCPU), v1.ResourceCPU))
-		one.MemoryLine = course.memoryLine(amount(containerLimit(r.Container, v1.ResourceMemory), v1.ResourceMemory))
+		one.CPULine = course.CPU(amount(containerLimit(r.Container, v1.ResourceCPU), v1.ResourceCPU))
+		one.MemoryLine = course.Memory(amount(containerLimit(r.Container, v1.ResourceMemory), v1.ResourceMemory))
 		for _, c := range taken.Containers {
 			if c.Name == one.Name {
 				one.CPU = ofLimit(cores(c.CPU), containerLimit(r.Container, v1.ResourceCPU))

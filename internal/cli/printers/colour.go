@@ -3,11 +3,11 @@ package printers
 import (
 	"io"
 	"os"
-	"slices"
 
 	"golang.org/x/term"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 // SGR parameters of the ANSI escape sequences for colours.
@@ -52,16 +52,13 @@ func statusColour(out io.Writer) func(string) string {
 // colourOf returns green for a pod that is well, yellow for one in a transient state, faint for a
 // deleted one, and red for all others.
 func colourOf(status string) string {
-	switch {
-	case slices.Contains([]string{"Running", "Succeeded", "Completed"}, status):
-		return green
-	case slices.Contains([]string{
-		"Pending", "ContainerCreating", "PodInitializing", "Terminating", "NotReady", "WaitingForPods",
-	}, status),
-		len(status) > 5 && status[:5] == "Init:" && status[5] >= '0' && status[5] <= '9':
-		return yellow
+	switch level := summary.LevelOf(status); {
 	case status == "Deleted":
 		return faint
+	case level == summary.Waiting:
+		return yellow
+	case level == summary.Ill:
+		return red
 	}
-	return red
+	return green
 }

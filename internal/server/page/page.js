@@ -49,6 +49,7 @@ function announce() {
 // response of another kind, as from a proxy in front of podrun, or from podrun when the token has changed.
 let source;
 function listen() {
+	source?.close();
 	source = new EventSource(document.body.dataset.live);
 	source.onopen = () => say(state, "Shown as it is now.");
 	source.onerror = () => {
@@ -66,6 +67,19 @@ function listen() {
 	};
 }
 listen();
+
+// The filter of the page of all pods: the address has it, and the updates too, as soon as it is changed.
+const filter = document.getElementById("filter");
+let asked;
+function apply() {
+	const query = new URLSearchParams([...new FormData(filter)].filter(([, value]) => value)).toString();
+	history.replaceState(null, "", location.pathname + (query && "?" + query));
+	document.body.dataset.live = "live" + (query && "?" + query);
+	seen = undefined; // what the filter hides is not gone
+	listen();
+}
+filter?.addEventListener("input", () => { clearTimeout(asked); asked = setTimeout(apply, 200); });
+filter?.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(asked); apply(); });
 
 // plain removes terminal escape sequences, control characters and changes of the text direction from a log.
 const plain = (text) => text.replace(/\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "");

@@ -24,6 +24,8 @@ type Summary struct {
 	Ready, Containers int
 	Restarts          int
 	LastRestart       time.Time // zero if no container has been restarted
+	// LastEnd is the reason of the end before LastRestart, such as Error or OOMKilled.
+	LastEnd string
 }
 
 // Of summarizes a pod by its status.
@@ -36,7 +38,7 @@ func Of(p *v1.Pod) Summary {
 	}
 	initializing, sidecars := s.initial(p)
 	if !initializing || condition(p, v1.PodInitialized) {
-		s.Restarts, s.LastRestart = sidecars.Restarts, sidecars.LastRestart
+		s.Restarts, s.LastRestart, s.LastEnd = sidecars.Restarts, sidecars.LastRestart, sidecars.LastEnd
 		s.main(p)
 	}
 	if p.Status.Reason != "" {
@@ -140,6 +142,6 @@ func ended(t *v1.ContainerStateTerminated) string {
 func (s *Summary) restarted(c v1.ContainerStatus) {
 	s.Restarts += int(c.RestartCount)
 	if t := c.LastTerminationState.Terminated; t != nil && t.FinishedAt.After(s.LastRestart) {
-		s.LastRestart = t.FinishedAt.Time
+		s.LastRestart, s.LastEnd = t.FinishedAt.Time, ended(t)
 	}
 }

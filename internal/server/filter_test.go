@@ -1,0 +1,133 @@
+package server
+
+import (
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// listed are the pods of TestFilter: one is crashing, one is starting, one runs and one has ended.
+func listed() fakeNode {
+	crashing := sickPod("no such file")
+	crashing.Status.ContainerStatuses[0].LastTerminationState.Terminated = &v1.ContainerStateTerminated{
+		Reason: "OOMKilled", FinishedAt: metav1.NewTime(time.Now().Add(-5 * time.Minute)),
+	}
+	one := func(name, namespace string, phase v1.PodPhase, c v1.ContainerStatus) v1.Pod {
+		p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID(name)}}
+		p.Labels = map[string]string{"app": name}
+		p.Spec.Containers, p.Status.Phase = []v1.Container{{Name: "c"}}, phase
+		c.Name = "c"
+		p.Status.ContainerStatuses = []v1.ContainerStatus{c}
+		return p
+	}
+	starting := one("starting", "default", v1.PodPending, v1.ContainerStatus{
+		State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}},
+	})
+	running := one("running", "other", v1.PodRunning, v1.ContainerStatus{
+		Ready: true, State: v1.ContainerState{Running: &v1.ContainerStateRunning{}},
+	})
+	ended := one("ended", "default", v1.PodSucceeded, v1.ContainerStatus{
+		State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Reason: "Completed"}},
+	})
+	now := time.Now()
+	all := []v1.Pod{crashing, ended, running, starting}
+	usage := &kubelet.Summary{}
+	for i := range all {
+		all[i].Status.StartTime = new(metav1.NewTime(now.Add(-time.Duration(i) * 25 * time.Hour)))
+		usage.Pods = append(usage.Pods, kubelet.PodStats{
+			PodRef: kubelet.PodReference{UID: string(all[i].UID)},
+			CPU:    &kubelet.CPUStats{UsageNanoCores: new(uint64(i * 1e6))},
+			Memory: &kubelet.MemoryStats{WorkingSetBytes: new(uint64(10-i) << 20)},
+		})
+	}
+	return fakeNode{pods: all, summary: usage}
+}
+
+// TestFilter: the address says which pods the page and its updates show, and in which order.
+func TestFilter(t *testing.T) {
+	node := listed()
+	get := func(path string) string {
+		w, method := httptest.NewRecorder(), "GET"
+		if strings.HasPrefix(path, "/live") {
+			method = "HEAD" // it ends
+		}
+		handler(node).ServeHTTP(w, httptest.NewRequest(method, path, nil))
+		return w.Body.String()
+	}
+	rows := regexp.MustCompile(`data-pod=\\?"([a-z-]+)`)
+	for query, want := range map[string]string{
+		"":                           "web-n ended running starting",
+		"sort=name":                  "web-n ended running starting",
+		"sort=state":                 "web-n starting running ended",
+		"sort=restarts":              "web-n ended running starting",
+		"sort=age":                   "web-n ended running starting",
+		"sort=cpu":                   "starting running ended web-n",
+		"sort=memory":                "web-n ended running starting",
+		"sort=other":                 "web-n ended running starting",
+		"state=unwell":               "web-n starting",
+		"state=well":                 "running",
+		"state=ended":                "ended",
+		"state=other":                "",
+		"namespace=other":            "running",
+		"namespace=none":             "",
+		"search=CRASH+oomk":          "web-n",
+		"search=10.0.0.7":            "web-n",
+		"search=ing":                 "running starting",
+		"search=crash+ended":         "",
+		"label=app%3Drunning":        "running",
+		"label=app+in+(ended,x)":     "ended",
+		"label=app":                  "ended running starting",
+		"label=app%3D%3D%3D":         "",
+		"state=unwell&label=app":     "starting",
+		"search=ing&sort=cpu&state=": "starting running",
+		"namespace=default&sort=cpu": "starting ended web-n",
+		"search=" + url.QueryEscape(`"><script>`): "",
+	} {
+		for _, body := range []string{get("/?" + query), get("/live?" + query)} {
+			var got []string
+			for _, m := range rows.FindAllStringSubmatch(body, -1) {
+				got = append(got, m[1])
+			}
+			if !slices.Equal(got, strings.Fields(want)) {
+				t.Errorf("%s: got %v, want %s", query, got, want)
+			}
+			if strings.Contains(body, `"><script>`) {
+				t.Errorf("%s: not escaped", query)
+			}
+		}
+	}
+	body := get("/?state=unwell&search=%22a&label=app%3D%3D%3D")
+	for _, want := range []string{
+		`data-live="live?label=app%3D%3D%3D&amp;search=%22a&amp;state=unwell"`, `name="search" value="&#34;a"`,
+		`<option value="unwell" selected>not well</option>`, `These labels select nothing: `, `0 of 4 pods.`,
+		`<option value="other">other</option>`, `None of the 4 pods is so.`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s in %s", want, body)
+		}
+	}
+	if body = get("/?namespace=gone"); !strings.Contains(body, `<option value="gone" selected>gone</option>`) {
+		t.Errorf("the chosen namespace is not among them: %s", body)
+	}
+	body = get("/?sort=name")
+	for _, want := range []string{
+		`<td class="number">3 (5m ago, OOMKilled)</td><td class="number wide">&lt;1m</td>`, `class="waiting" data-pod="starting"`,
+		`class="well" data-pod="running"`, `class="ended" data-pod="ended"`, `<td class="number wide">25h</td>`, `<td class="number wide">3d</td>`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s in %s", want, body)
+		}
+	}
+	if strings.Contains(body, "4 pods.") {
+		t.Error("all pods are counted")
+	}
+}
