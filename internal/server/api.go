@@ -54,11 +54,13 @@ type Node interface {
 
 // Machine is the machine that podrun runs on.
 type Machine struct {
-	// Name is the node's, Version podrun's.
-	Name, Version string
-	Processors    int
-	Disks         []Disk
-	Plugins       []Plugin
+	// Name is the node's, Version podrun's. The other versions are empty if they are not known.
+	Name, Version, Containerd, Kernel string
+	// Since is when podrun began to serve.
+	Since      time.Time
+	Processors int
+	Disks      []Disk
+	Plugins    []Plugin
 }
 
 // Plugin is a device plugin or a CSI driver.

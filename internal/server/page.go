@@ -100,6 +100,7 @@ type row struct {
 
 // listData is what the page of all pods shows.
 type listData struct {
+	Verdict  verdict
 	Node     nodeData
 	Problems []string
 	// Workloads are those that make pods.
@@ -127,18 +128,6 @@ type pluginData struct {
 	Devices, Volumes  string
 }
 
-// nodeData is the machine as the page shows it.
-type nodeData struct {
-	Name, Version, CPU, Memory string
-	CPULine, MemoryLine        sparkline.Line
-	Disks                      []diskData
-}
-
-type diskData struct {
-	Name, Free string
-	Pressed    bool
-}
-
 // listData returns what the page of all pods shows now.
 func (p page) listData(f filter) (listData, error) {
 	pods, err := p.o.Node.Pods()
@@ -152,7 +141,7 @@ func (p page) listData(f filter) (listData, error) {
 	machine := p.o.Node.Machine()
 	used := p.courses.Now()
 	d := listData{
-		Node: nodeOf(machine, &all.Node, used[""]), Plugins: pluginsOf(machine.Plugins),
+		Node: nodeOf(machine, &all.Node, used[""], pods, time.Now()), Plugins: pluginsOf(machine.Plugins),
 		Rows: rows(pods, all, used, f), Filter: f, Of: len(pods), Namespaces: f.namespacesOf(pods),
 	}
 	d.Workloads = overview.Of(p.o.Node.Desired(), pods)
@@ -162,29 +151,8 @@ func (p page) listData(f filter) (listData, error) {
 	for _, text := range p.o.Node.Problems() {
 		d.Problems = append(d.Problems, summary.Plain(text))
 	}
+	d.Verdict = verdictOf(d, pods, append(p.o.Node.Health(), p.o.Node.Ready()...))
 	return d, nil
-}
-
-func nodeOf(m Machine, used *kubelet.NodeStats, before *sparkline.Course) nodeData {
-	d := nodeData{Name: m.Name, Version: m.Version, CPU: strconv.Itoa(m.Processors)}
-	if use := cores(used.CPU); use != "" {
-		d.CPU = use + " of " + strconv.Itoa(m.Processors*1000) + "m"
-	}
-	d.CPULine = before.CPU(float64(m.Processors * 1000))
-	if memory := used.Memory; memory != nil && memory.WorkingSetBytes != nil {
-		d.Memory, d.MemoryLine = mebibytes(memory), before.Memory(0)
-		if memory.AvailableBytes != nil {
-			d.MemoryLine = before.Memory(float64(*memory.WorkingSetBytes + *memory.AvailableBytes))
-			d.Memory += " of " + sparkline.Bytes(*memory.WorkingSetBytes+*memory.AvailableBytes)
-		}
-	}
-	for _, disk := range m.Disks {
-		if disk.Capacity > 0 {
-			free := fmt.Sprintf("%d %% of %s free", disk.Free*100/disk.Capacity, sparkline.Bytes(uint64(disk.Capacity)))
-			d.Disks = append(d.Disks, diskData{disk.Name, free, disk.Pressed})
-		}
-	}
-	return d
 }
 
 // pluginsOf returns the rows of plugins. A driver has no devices, and a device plugin no volumes.
@@ -358,8 +326,8 @@ func (p page) listParts(f filter) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := map[string]string{"node": "", "problems": "", "plugins": "", "workloads": "", "count": "", "pods": ""}
-	for id := range parts {
+	parts := map[string]string{}
+	for _, id := range []string{"verdict", "node", "problems", "plugins", "workloads", "count", "pods"} {
 		if parts[id], err = p.render(id, data); err != nil {
 			return nil, err
 		}

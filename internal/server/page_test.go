@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -42,6 +43,7 @@ func sickPod(message string) v1.Pod {
 func TestPageOfTheNode(t *testing.T) {
 	p := sickPod("")
 	p.Spec.Containers[0].Resources.Limits = v1.ResourceList{"cpu": quantity.MustParse("500m"), "memory": quantity.MustParse("64Mi")}
+	p.Spec.Containers[0].Resources.Requests = v1.ResourceList{"cpu": quantity.MustParse("100m")}
 	half := sickPod("") // one of its containers has no limit
 	half.Name, half.UID = "half-n", "u2"
 	half.Spec.Containers = append(half.Spec.Containers, v1.Container{Name: "free"})
@@ -52,7 +54,12 @@ func TestPageOfTheNode(t *testing.T) {
 	cpu, memory := &kubelet.CPUStats{UsageNanoCores: new(uint64(120e6))}, &kubelet.MemoryStats{WorkingSetBytes: new(uint64(30 << 20))}
 	usage := &kubelet.Summary{Node: kubelet.NodeStats{
 		CPU: cpu, Memory: &kubelet.MemoryStats{WorkingSetBytes: new(uint64(1 << 30)), AvailableBytes: new(uint64(3 << 30))},
+		Rlimit:    &kubelet.RlimitStats{NumOfRunningProcesses: new(int64(200)), MaxPID: new(int64(1000))},
+		StartTime: metav1.NewTime(time.Now().Add(-80 * time.Hour)),
 	}}
+	meter := func(name string, whole, used uint64) string {
+		return fmt.Sprintf(`<dt>%s</dt><dd><meter min="0" max="%d" value="%d" aria-hidden="true"></meter> `, name, whole, used)
+	}
 	for _, uid := range []string{"u1", "u2", "u3"} {
 		usage.Pods = append(usage.Pods, kubelet.PodStats{
 			PodRef: kubelet.PodReference{UID: uid}, CPU: cpu, Memory: memory, Containers: []kubelet.ContainerStats{{Name: "c", CPU: cpu, Memory: memory}},
@@ -69,7 +76,9 @@ func TestPageOfTheNode(t *testing.T) {
 			Jobs: map[workload.ID]*jobs.History{job.ID: failed},
 		}},
 		pods: []v1.Pod{p, half, whole}, summary: usage, problems: []string{"/etc/pods/<b>.yaml:6: unknown field"},
-		machine: Machine{Name: "node<1>", Version: "v1.2.3", Processors: 2, Disks: []Disk{
+		health: []Check{{"relist", errors.New("<b>\x1b[1m")}, {"containerd", nil}},
+		ready:  []Check{{"relist", errors.New("again")}, {"manifests", errors.New("wrong")}, {"disk", errors.New("full")}},
+		machine: Machine{Name: "node<1>", Version: "v1.2.3", Containerd: "2.4.2", Kernel: "6.18\x1b", Since: time.Now().Add(-150 * time.Minute), Processors: 2, Disks: []Disk{
 			{Name: "imagefs", Capacity: 100 << 20, Free: 50 << 20}, {Name: "nodefs", Capacity: 100 << 20, Free: 5 << 20, Pressed: true},
 		}, Plugins: []Plugin{
 			{Name: "example.com/gpu", Type: "DevicePlugin", Connected: true, Devices: 3, Healthy: 3, Used: 1},
@@ -84,8 +93,11 @@ func TestPageOfTheNode(t *testing.T) {
 	}
 	body := get("/")
 	for _, want := range []string{
-		"<dt>Node</dt><dd>node&lt;1&gt;, podrun v1.2.3</dd>", "<dt>CPU</dt><dd>120m of 2000m</dd>", "<dt>Memory</dt><dd>1024Mi of 4096Mi</dd>",
-		"<dt>imagefs</dt><dd>50 % of 100Mi free</dd>", "<dt>nodefs</dt><dd>5 % of 100Mi free, <strong class=\"pressed\">too little: disk pressure</strong></dd>",
+		"<dt>Node</dt><dd>node&lt;1&gt;: podrun v1.2.3, containerd 2.4.2, Linux 6.18\\x1b</dd>", "<dt>Up</dt><dd>podrun 2h, the machine 3d</dd>",
+		meter("CPU", 2000, 120) + "120m of 2000m; requests 100m; limits 500m</dd>", meter("Memory", 4<<30, 1<<30) + "1024Mi of 4096Mi; limits 1088Mi</dd>",
+		meter("PIDs", 1000, 200) + "200 of 1000</dd>", meter("imagefs", 100<<20, 50<<20) + "50 % of 100Mi free</dd>",
+		meter("nodefs", 100<<20, 95<<20) + "5 % of 100Mi free, <strong class=\"pressed\">too little: disk pressure</strong></dd>",
+		`<p class="ill"><span class="state">Not well: 3 pods, 1 manifest, 2 plugins, relist: &lt;b&gt;\x1b[1m, disk: full</span></p>`,
 		"<h2>Manifests that cannot be used</h2>", "<li>/etc/pods/&lt;b&gt;.yaml:6: unknown field</li>",
 		`<td class="number wide">120m of 500m</td><td class="number wide">30Mi of 64Mi</td>`, `<td class="number wide">120m</td><td class="number wide">30Mi</td>`,
 		`<td class="number wide">120m</td><td class="number wide">30Mi of 1Gi</td>`,
@@ -122,6 +134,28 @@ func TestPageOfTheNode(t *testing.T) {
 	node.problems, node.machine.Plugins = nil, nil
 	if body = get("/"); strings.Contains(body, "cannot be used") || strings.Contains(body, "Workload</th>") || strings.Contains(body, "Plugin") {
 		t.Errorf("no manifest is wrong, and there is no workload and no plugin: %s", body)
+	}
+}
+
+// TestVerdict: one line says whether the machine is well.
+func TestVerdict(t *testing.T) {
+	pods := listed().pods // one is ill, one waits, one runs and one has ended
+	failed := []Check{{"sources", nil}, {"rollback", errors.New("web")}}
+	for _, c := range []struct {
+		pods   []v1.Pod
+		data   listData
+		checks []Check
+		want   verdict
+	}{
+		{nil, listData{}, nil, verdict{true, "All is well."}},
+		{pods[1:3], listData{Plugins: []pluginData{{Well: true}}}, failed[:1], verdict{true, "All is well."}},
+		{pods[1:], listData{}, nil, verdict{true, "Well; not ready yet: 1 of 3 pods."}},
+		{pods, listData{}, failed, verdict{false, "Not well: 1 pod, rollback: web"}},
+		{nil, listData{Problems: []string{"a", "b"}, Plugins: []pluginData{{}}}, nil, verdict{false, "Not well: 2 manifests, 1 plugin"}},
+	} {
+		if got := verdictOf(c.data, c.pods, c.checks); got != c.want {
+			t.Errorf("got %+v, want %+v", got, c.want)
+		}
 	}
 }
 

@@ -97,13 +97,16 @@ type Parts struct {
 	// Keeper and Disks may be nil: then disks are left out.
 	Keeper *gc.Keeper
 	Disks  *stats.Disks
+	// Containerd returns the version of containerd; nil: it is not known.
+	Containerd func(context.Context) (string, error)
 	// Config is the response of /configz.
 	Config any
 }
 
 // Run serves HTTP until ctx ends. Listen must have succeeded.
 func (s *Server) Run(ctx context.Context, parts Parts) error {
-	n := node{Server: s, Relister: parts.Relister, keeper: parts.Keeper}
+	n := node{Server: s, Relister: parts.Relister, keeper: parts.Keeper, since: time.Now()}
+	n.containerd = &version{ask: parts.Containerd}
 	n.summary = stats.OfMachine(s.o.NodeName, parts.Disks)
 	s.metrics.Watch(n)
 	ctx, cancel := context.WithCancel(ctx)
@@ -132,8 +135,10 @@ func (s *Server) Run(ctx context.Context, parts Parts) error {
 type node struct {
 	*Server
 	*relist.Relister
-	keeper  *gc.Keeper
-	summary *stats.Stats
+	keeper     *gc.Keeper
+	summary    *stats.Stats
+	containerd *version
+	since      time.Time
 }
 
 // Desired returns the current desired set.
@@ -233,7 +238,8 @@ func rolledBack(d manifest.Desired) error {
 
 // Machine implements server.Node.
 func (n node) Machine() server.Machine {
-	m := server.Machine{Name: n.o.NodeName, Version: metrics.Version(), Processors: goruntime.NumCPU()}
+	m := server.Machine{Name: n.o.NodeName, Version: metrics.Version(), Processors: goruntime.NumCPU(), Since: n.since}
+	m.Containerd, m.Kernel = n.containerd.now(), kernel()
 	for _, d := range n.Disks() {
 		m.Disks = append(m.Disks, server.Disk{
 			Name: d.Name, Capacity: int64(d.Capacity), Free: int64(d.Available), Pressed: d.Pressed,
