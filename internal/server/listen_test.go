@@ -21,6 +21,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"podrun.io/podrun/internal/server/credentials"
 )
 
 // writeIdentity writes a certificate for 127.0.0.1 with a serial number, and its key.
@@ -212,7 +214,7 @@ func TestRefusedConnections(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	write(t, token, "s3cret")
 	asked := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it is answered") })
-	for what, h := range map[string]http.Handler{"without the token": withToken(token, asked), "for another name": onlyLocalHost(asked)} {
+	for what, h := range map[string]http.Handler{"without the token": credentials.WithToken(token, asked), "for another name": onlyLocalHost(asked)} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://podrun.example/pods", nil))
 		if w.Code < 400 || w.Header().Get("Connection") != "close" {
