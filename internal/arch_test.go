@@ -286,6 +286,7 @@ var owned = map[string]string{
 	"internal/runtime/containerd/legacy": "podrun's own",
 	"internal/sandbox":                   "podrun's own",
 	"internal/server":                    "podrun's own",
+	"internal/server/credentials":        "the administrator's",
 	"internal/shim":                      "the kernel's; podrun's own",
 	"internal/status":                    "podrun's own",
 	"internal/volume/csi":                "podrun's own",

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"maps"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
@@ -13,6 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"podrun.io/podrun/internal/stats/history"
+	"podrun.io/podrun/internal/test"
 )
 
 // listed are the pods of TestFilter: one is crashing, one is starting, one runs and one has ended.
@@ -129,5 +133,36 @@ func TestFilter(t *testing.T) {
 	}
 	if strings.Contains(body, "4 pods.") {
 		t.Error("all pods are counted")
+	}
+}
+
+// TestChangesOnly: a browser is sent the rows that have changed, and all of them when there are others or their order is
+// another one.
+func TestChangesOnly(t *testing.T) {
+	node := listed()
+	p := newPage(Options{Node: node, History: history.New(history.Options{})}, nil)
+	was, err := p.listParts(filterOf(url.Values{}))
+	test.Must(t, err)
+	changed := func(f filter) string {
+		now, err := p.listParts(f)
+		test.Must(t, err)
+		return strings.Join(slices.Sorted(maps.Keys(now.since(was))), " ")
+	}
+	byName := filterOf(url.Values{})
+	if got := changed(byName); got != "" {
+		t.Errorf("nothing has changed, and %s was sent", got)
+	}
+	node.pods[1].Status.PodIP = "10.9.9.9"
+	if got := changed(byName); got != "row:default/ended" {
+		t.Errorf("one row has changed, and %q was sent", got)
+	}
+	if got := changed(filterOf(url.Values{"sort": {"cpu"}})); got != "pods" {
+		t.Errorf("the order has changed, and %q was sent", got)
+	}
+	if got := changed(filterOf(url.Values{"search": {"ing"}})); got != "count pods" {
+		t.Errorf("the pods are others, and %q was sent", got)
+	}
+	if got := strings.Join(slices.Sorted(maps.Keys(was.since(parts{}))), " "); got != "count node plugins pods problems verdict workloads" {
+		t.Errorf("at first %q was sent", got)
 	}
 }

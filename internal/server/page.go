@@ -76,11 +76,14 @@ func (p page) register(mux *http.ServeMux) {
 	mux.HandleFunc("/{$}", p.list)
 	mux.HandleFunc("/live", func(w http.ResponseWriter, r *http.Request) {
 		f := filterOf(r.URL.Query())
-		p.live(w, r, func() (map[string]string, error) { return p.listParts(f) })
+		p.live(w, r, func() (parts, error) { return p.listParts(f) })
 	})
 	mux.HandleFunc("/pod/{namespace}/{pod}", p.pod)
 	mux.HandleFunc("/pod/{namespace}/{pod}/live", func(w http.ResponseWriter, r *http.Request) {
-		p.live(w, r, func() (map[string]string, error) { return p.podParts(r) })
+		p.live(w, r, func() (parts, error) {
+			whole, err := p.podParts(r)
+			return parts{whole: whole}, err
+		})
 	})
 }
 
@@ -320,23 +323,58 @@ func (p page) list(w http.ResponseWriter, r *http.Request) {
 	p.send(w, http.StatusOK, "list", data, err)
 }
 
-// listParts returns the parts of the page of all pods that change, by element ID.
-func (p page) listParts(f filter) (map[string]string, error) {
-	data, err := p.listData(f)
-	if err != nil {
-		return nil, err
-	}
-	parts := map[string]string{}
-	for _, id := range []string{"verdict", "node", "problems", "plugins", "workloads", "count", "pods"} {
-		if parts[id], err = p.render(id, data); err != nil {
-			return nil, err
-		}
-	}
-	return parts, nil
+// parts are the parts of a page that change, by element ID.
+type parts struct {
+	whole map[string]string
+	// rows are those of the table in the part "pods", and order their IDs: as long as that is the same, rows are sent
+	// one by one.
+	rows  map[string]string
+	order string
 }
 
-// live sends the parts of a page whenever they change, as server-sent events.
-func (p page) live(w http.ResponseWriter, r *http.Request, parts func() (map[string]string, error)) {
+// since returns what a browser that has shown before must be sent.
+func (p parts) since(before parts) map[string]string {
+	out := map[string]string{}
+	for id, html := range p.whole {
+		if old, was := before.whole[id]; !was || old != html && (id != "pods" || p.order != before.order) {
+			out[id] = html
+		}
+	}
+	if _, all := out["pods"]; all {
+		return out
+	}
+	for id, html := range p.rows {
+		if before.rows[id] != html {
+			out[id] = html
+		}
+	}
+	return out
+}
+
+// listParts returns the parts of the page of all pods that change.
+func (p page) listParts(f filter) (out parts, err error) {
+	data, err := p.listData(f)
+	if err != nil {
+		return parts{}, err
+	}
+	out = parts{whole: map[string]string{}, rows: map[string]string{}}
+	for _, id := range []string{"verdict", "node", "problems", "plugins", "workloads", "count", "pods"} {
+		if out.whole[id], err = p.render(id, data); err != nil {
+			return parts{}, err
+		}
+	}
+	for i := range data.Rows {
+		id := "row:" + data.Rows[i].Namespace + "/" + data.Rows[i].Name
+		if out.rows[id], err = p.render("row", data.Rows[i]); err != nil {
+			return parts{}, err
+		}
+		out.order += id + "\n"
+	}
+	return out, nil
+}
+
+// live sends the parts of a page that have changed whenever some have, as server-sent events.
+func (p page) live(w http.ResponseWriter, r *http.Request, now func() (parts, error)) {
 	end, ok := p.slots.begin(w, r)
 	if !ok {
 		return
@@ -346,25 +384,25 @@ func (p page) live(w http.ResponseWriter, r *http.Request, parts func() (map[str
 	out := &flushWriter{w: w, control: http.NewResponseController(w), left: -1}
 	ctx, cancel := withStreamTime(r)
 	defer cancel()
-	var last []byte
+	var last parts
 	for {
-		var now []byte
-		some, err := parts()
+		text := []byte(":\n\n") // fails if the client has disconnected
+		all, err := now()
 		if err == nil {
-			now, err = json.Marshal(some) // keys are sorted
+			if changed := all.since(last); len(changed) > 0 {
+				var data []byte
+				data, err = json.Marshal(changed) // keys are sorted
+				text = fmt.Appendf(nil, "data: %s\n\n", data)
+			}
 		}
 		if err != nil {
 			p.o.Log.Debug("updating a page failed", "err", err)
-			now = last
-		}
-		text := []byte(":\n\n") // fails if the client has disconnected
-		if !bytes.Equal(now, last) {
-			text = fmt.Appendf(nil, "data: %s\n\n", now)
+			all, text = last, []byte(":\n\n")
 		}
 		if _, err := out.Write(text); err != nil {
 			return
 		}
-		if last = now; r.Method == http.MethodHead {
+		if last = all; r.Method == http.MethodHead {
 			return
 		}
 		select {

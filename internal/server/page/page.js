@@ -58,8 +58,14 @@ function listen() {
 	};
 	source.onmessage = (event) => {
 		for (const [id, html] of Object.entries(JSON.parse(event.data))) {
-			const was = document.getElementById(id), now = was.cloneNode(false);
-			now.innerHTML = html;
+			const was = document.getElementById(id);
+			if (!was) continue;
+			let now = was.cloneNode(false);
+			if (id.startsWith("row:")) { // with the row's own element
+				const parsed = document.createElement("template");
+				parsed.innerHTML = html;
+				now = parsed.content.firstElementChild;
+			} else now.innerHTML = html;
 			patch(was, now);
 		}
 		announce();
