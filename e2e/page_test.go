@@ -167,6 +167,7 @@ func (s *sight) goesOn(t *testing.T) {
 			t.Errorf("no %q in the tree:\n%s", want, tree)
 		}
 	}
+	s.logs(t)
 	must(t, syscall.Kill(n.mainPID(n.pod("web-n"), "c"), syscall.SIGTERM))
 	b.until("document.getElementById('log').textContent", "last words\n— started again —\n")
 	b.until("document.getElementById('story').innerText", "Error, exit code 1")
@@ -176,6 +177,46 @@ func (s *sight) goesOn(t *testing.T) {
 		t.Errorf("%s elements of what pods say", got)
 	}
 
+}
+
+// logs: a log has its colours, is searched, and has times if one wants them.
+func (s *sight) logs(t *testing.T) {
+	b := s.b
+	b.until("document.querySelector('#log .colour-1').textContent", "red")
+	b.text("find = tools.elements.find, find.value = 'TICK', find.dispatchEvent(new Event('input'))")
+	b.until("[...CSS.highlights.get('mark')].every((range) => range.toString() === 'tick') + document.getElementById('marks').textContent.replace(/^[2-9]|^[0-9]{2,}/, 'many')", "truemany times")
+	b.picture("log")
+	b.text("find.value = '', find.dispatchEvent(new Event('input'))")
+	b.until("'[' + document.getElementById('marks').textContent + CSS.highlights.get('mark').size + ']'", "[0]")
+	b.text("tools.elements.times.click()")
+	b.until("String(/^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z tick$/m.test(log.textContent) && !/^tick/m.test(log.textContent))", "true")
+	b.text("tools.elements.times.click()")
+	b.until("String(/^tick/m.test(log.textContent) && !/Z tick$/m.test(log.textContent))", "true")
+}
+
+// TestFloodOfLog: a container that writes tens of thousands of lines a second neither freezes its page nor fills it.
+func TestFloodOfLog(t *testing.T) {
+	if wanted() && setup.address != "embedded" {
+		t.Skip("the pages know no containerd: they are looked at with podrun's own")
+	}
+	n := newNode(t)
+	address := freeAddress(t)
+	n.write("flood.yaml", manifest("flood", "Always", `trap 'exit 0' TERM; while :; do i=0; while [ $i -lt 200 ]; do echo "line $i of many, as long as lines are that programs write $i$i"; i=$((i+1)); done; sleep 0.01; done`))
+	n.serve("--listen=" + address)
+	n.ready("flood-n")
+	b := newBrowser(t, n.path("chromium"))
+	b.open("http://" + address + "/pod/default/flood-n")
+	b.until("document.getElementById('log').textContent", "line 199 of many")
+	// How late a timer is at most, which is shown only: as long the page cannot do what somebody wants.
+	b.text("late = 0, last = performance.now(), setInterval(() => { late = Math.max(late, performance.now() - last - 20); last = performance.now(); }, 20), all = 0, add = append, append = (text) => { all += text.length; add(text); }")
+	b.until("String(all > 1e6)", "true")
+	if got := b.text("String(log.textContent.length < 7e5)"); got != "true" {
+		t.Errorf("%s characters are kept", b.text("log.textContent.length"))
+	}
+	t.Logf("the page was at most %s ms late, and kept %s characters of %s", b.text("Math.round(late)"), b.text("log.textContent.length"), b.text("all"))
+	if got := b.text("log.scrollHeight - log.scrollTop - log.clientHeight < 50"); got != "true" {
+		t.Error("the end of the log is out of sight")
+	}
 }
 
 // saysLittle: a pod that goes is said once, and nothing else of all that changes.

@@ -43,7 +43,7 @@ type page struct {
 // the same machine cancels requests whenever the network of a pod is added or removed (Chromium's
 // ERR_NETWORK_CHANGED), and a page without its script would not update itself.
 func newPage(o Options, slots streamSlots) page {
-	style, script := pageFile("page.css"), pageFile("page.js")
+	style, script := pageFile("page.css"), pageFile("page.js")+pageFile("log.js")
 	text := template.New("").Funcs(template.FuncMap{
 		"style":  func() template.CSS { return template.CSS(style) },
 		"script": func() template.JS { return template.JS(script) },

@@ -1,6 +1,6 @@
 "use strict";
 // Without this script a page shows the state when it was loaded. With it, the page and the log update themselves.
-const state = document.getElementById("state"), news = document.getElementById("news"), log = document.getElementById("log");
+const state = document.getElementById("state"), news = document.getElementById("news");
 
 // say sets a text only if it differs, because a screen reader reads every change aloud.
 const say = (where, text) => { if (where.textContent !== text) where.textContent = text; };
@@ -69,7 +69,7 @@ function listen() {
 			patch(was, now);
 		}
 		announce();
-		follow();
+		follow(); // which has nothing to do on the page of all pods
 	};
 }
 listen();
@@ -86,51 +86,3 @@ function apply() {
 }
 filter?.addEventListener("input", () => { clearTimeout(asked); asked = setTimeout(apply, 200); });
 filter?.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(asked); apply(); });
-
-// plain removes terminal escape sequences, control characters and changes of the text direction from a log.
-const plain = (text) => text.replace(/\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "");
-
-// append adds to the log, keeps its end visible if it was, and removes the oldest text of a long log.
-let size = 0;
-function append(text) {
-	const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 16;
-	log.append(text);
-	for (size += text.length; size > 1e6 && log.childNodes.length > 1;) {
-		size -= log.firstChild.data.length;
-		log.firstChild.remove();
-	}
-	if (atEnd) log.scrollTop = log.scrollHeight;
-}
-
-// follow shows the log of the newest instance of the container as it is written, and then that of the next one.
-let run = "", following = false;
-async function follow() {
-	const now = document.querySelector("[data-run]")?.dataset.run;
-	if (!log?.dataset.follow || following || !now || now === run) return;
-	following = true;
-	let pause = 1000;
-	try {
-		const answer = await fetch(new URL(log.dataset.follow, location.href)); // without the password that the page's URL may contain
-		if (!answer.ok) throw new Error(answer.statusText);
-		if (run) append("— started again —\n"); else { log.textContent = ""; size = 0; }
-		run = now;
-		let rest = "";
-		const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-		for (let part; !(part = await reader.read()).done;) {
-			const end = part.value.lastIndexOf("\n") + 1;
-			if (end) append(plain(rest + part.value.slice(0, end)));
-			rest = (end ? "" : rest) + part.value.slice(end);
-		}
-		if (rest) append(plain(rest) + "\n");
-	} catch {
-		run = ""; // load all of it again when podrun responds
-		pause = 5000;
-	}
-	following = false;
-	setTimeout(follow, pause);
-}
-
-if (log) {
-	log.scrollTop = log.scrollHeight;
-	addEventListener("keydown", (event) => { if (event.key === "Escape") document.getElementById("up").click(); });
-}
