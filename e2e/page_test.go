@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,7 @@ func TestPage(t *testing.T) {
 	s.withoutScripts(t)
 	s.looks(t)
 	s.filters(t)
+	s.accessible(t)
 	s.goesOn(t)
 	s.saysLittle(t)
 	n.end(syscall.SIGTERM)
@@ -105,6 +107,35 @@ func (s *sight) filters(t *testing.T) {
 	}
 	b.until("document.querySelector('#filter button').innerText", "Show")
 	b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
+}
+
+// accessible: axe finds nothing on the pages, light or dark, on a telephone or a wide screen.
+func (s *sight) accessible(t *testing.T) {
+	path := os.Getenv("PODRUN_E2E_AXE")
+	if path == "" {
+		t.Log("without axe: scripts/axe.sh fetches it")
+		return
+	}
+	axe, err := os.ReadFile(path)
+	must(t, err)
+	b := s.b
+	const run = `axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then((all) =>
+		all.violations.map((v) => v.id + ": " + v.nodes.map((n) => n.html + " " + n.failureSummary).join("; ")).join("\n") + " passed: " + all.passes.length)`
+	for _, page := range []string{"", "?search=none", "pod/default/sick-n", "pod/default/web-n", "pod/default/none"} {
+		for _, scheme := range []string{"light", "dark"} {
+			b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+			for _, width := range []int{390, 1280, 2560} {
+				b.size(width, 800)
+				b.open(s.address + page)
+				b.text(string(axe) + ";0")
+				found, passed, ok := strings.Cut(b.text(run), " passed: ")
+				if found != "" || !ok || len(passed) < 2 {
+					t.Errorf("%q, %s, %d pixels: %s", page, scheme, width, found+passed)
+				}
+			}
+		}
+	}
+	b.size(1200, 800)
 }
 
 // goesOn: the pages go on, by keyboard alone, over the end of a run.

@@ -17,6 +17,9 @@ for kind in "$@"; do
 	container) scripts/deps.sh podman mmdebstrap && PODRUN_E2E_ENGINE=podman go test ./e2e -count=1 -timeout 10m -run '^TestInAContainer$' ${FLAGS-} ;;
 	*)
 		[ "$kind" = embedded ] || scripts/containerd.sh "$kind" >/dev/null
+		# What judges the pages; only they need it.
+		[ "$kind" != embedded ] || PODRUN_E2E_AXE=$(scripts/axe.sh) || echo "axe-core cannot be fetched: the pages are not judged" >&2
+		export PODRUN_E2E_AXE=${PODRUN_E2E_AXE-}
 		PODRUN_E2E_CONTAINERD=$kind go test ./e2e -count=1 -timeout 20m -parallel 6 ${FLAGS-}
 		;;
 	esac
