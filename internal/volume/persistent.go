@@ -15,7 +15,7 @@ import (
 // pod stays, whatever becomes of the documents.
 func readyPersistent(ctx context.Context, v *Volumes, in pod.Inside, volume *v1.Volume) (source, error) {
 	c := volume.PersistentVolumeClaim
-	p, name, err := csi.Retained(v.dirs, in.Pod.UID, c.ClaimName)
+	p, name, err := v.csi.Retained(in.Pod.UID, c.ClaimName)
 	pv, unbound := v.provisioner.Bound(ctx, in, volume, name == "" && err == nil)
 	has, block := name != "" && err == nil, pv != nil && persistent.IsBlock(pv.Spec.VolumeMode)
 	if has {

@@ -47,7 +47,9 @@ type Options struct {
 	Neighbours func(p *v1.Pod) []pod.HostEntry
 	// PluginsDir is where CSI drivers look for the kubelet; "": none can register.
 	PluginsDir string
-	Log        *slog.Logger
+	// Machine is where CSI drivers are called; nil: this machine.
+	Machine *csi.Machine
+	Log     *slog.Logger
 }
 
 // Volumes prepares the mounts of the pods of one root directory. Its methods may be called
@@ -85,7 +87,7 @@ func New(o Options) *Volumes {
 		owned:    map[ownKey]bool{},
 	}
 	own := func(ctx context.Context, p *v1.Pod, path string) error { return ownInline(ctx, p, path, o.Log) }
-	v.csi = csi.New(csi.Options{Dirs: o.Dirs, Dir: o.PluginsDir, Own: own, Log: o.Log})
+	v.csi = csi.New(csi.Options{Dirs: o.Dirs, Dir: o.PluginsDir, Own: own, Machine: o.Machine, Log: o.Log})
 	v.provisioner = &provision.Provisioner{Dirs: o.Dirs, Drivers: v.csi, Plugins: o.PluginsDir != ""}
 	return v
 }

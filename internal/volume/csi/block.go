@@ -29,9 +29,9 @@ func blockDir(dir string) string {
 
 // isThere reports whether the volume is mounted at its target, or its device is there. It accesses no file system but
 // that of the target's directory. A link to a device is none: whatever it leads to may be another one later.
-func (r Record) isThere() (bool, error) {
+func (s *store) isThere(r Record) (bool, error) {
 	if !r.Block {
-		return isMounted(r.Target)
+		return s.isMounted(r.Target)
 	}
 	info, err := os.Lstat(r.Target)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,14 +71,14 @@ func isBlockDevice(info fs.FileInfo) bool {
 }
 
 // left returns an error if a driver has unpublished a volume, and something of it is still there.
-func (r Record) left() error {
-	mounted, err := isMounted(r.Target)
+func (s *store) left(r Record) error {
+	mounted, err := s.isMounted(r.Target)
 	if err == nil && mounted {
 		err = fmt.Errorf("it succeeded, but %s is still mounted", r.Target)
 	}
 	if err == nil && r.Block {
 		var there bool
-		if there, err = r.isThere(); there {
+		if there, err = s.isThere(r); there {
 			err = fmt.Errorf("it succeeded, but the device %s is still there", r.Target)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/test"
-	"podrun.io/podrun/internal/volume/csi"
 )
 
 // TestBlock: two pods have one device, which is attached once, and has what was written to it.
@@ -75,7 +74,7 @@ func TestStaleDevice(t *testing.T) {
 	// What the node leads to now is nobody's.
 	test.Must(t, os.Remove(p.Path))
 	test.Must(t, unix.Mknod(p.Path, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 250))))
-	if _, _, err := csi.Retained(m.dirs, "u1", "claim"); err == nil {
+	if _, _, err := m.drivers.Retained("u1", "claim"); err == nil {
 		t.Error("the device of a former boot is the pod's")
 	}
 	m.start()

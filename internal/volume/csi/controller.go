@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"podrun.io/podrun/internal/sys/socket"
 	"podrun.io/podrun/internal/volume/csi/wire"
@@ -77,17 +76,17 @@ func (c Creation) call(ctx context.Context, with *driver, log *slog.Logger) erro
 		return err
 	}
 	answer, err = wire.Invoke(ctx, with.conn, "Controller/CreateVolume", c.message(with, name))
-	var made Created
+	var volume wire.Volume
 	if err == nil {
-		made, err = created(answer)
+		volume, err = answer.Volume()
 	}
+	made := Created{Handle: volume.Handle, Context: volume.Context, Socket: with.endpoint, Size: volume.Size}
 	if err == nil && made.Size > 0 && made.Size < c.Smallest {
 		err = fmt.Errorf("the driver's volume %q has %d bytes, and the claim requests %d", made.Handle, made.Size, c.Smallest)
 	}
 	if err != nil {
 		return failed(r.Source.Driver, "CreateVolume", err)
 	}
-	made.Socket = with.endpoint
 	if err = c.Made(made); err != nil {
 		log.Warn("a CSI driver has made a volume that is not recorded", "driver", r.Source.Driver, "volume", made.Handle, "err", err)
 	}
@@ -105,43 +104,6 @@ func (c Creation) message(with *driver, name string) wire.Message {
 		m = m.Within(3, p.Capability())
 	}
 	return m.Pairs(4, c.Request.Source.VolumeAttributes).Pairs(5, c.Request.Secrets)
-}
-
-// created reads a CreateVolumeResponse.
-func created(m wire.Message) (made Created, err error) {
-	var errs []error
-	errs = append(errs, m.Each(func(n protowire.Number, _ uint64, volume wire.Message) {
-		if n != 1 {
-			return
-		}
-		made.Context = map[string]string{}
-		errs = append(errs, volume.Each(func(n protowire.Number, number uint64, bytes wire.Message) {
-			switch n {
-			case 1:
-				made.Size = int64(number)
-			case 2:
-				made.Handle = string(bytes)
-			case 3:
-				var key, value string
-				errs = append(errs, bytes.Each(func(n protowire.Number, _ uint64, text wire.Message) {
-					switch n {
-					case 1:
-						key = string(text)
-					case 2:
-						value = string(text)
-					}
-				}))
-				made.Context[key] = value
-			}
-		}))
-	}))
-	if err := errors.Join(errs...); err != nil {
-		return Created{}, err
-	}
-	if made.Handle == "" {
-		return Created{}, errors.New("the driver's answer names no volume")
-	}
-	return made, nil
 }
 
 // Refused reports that a driver has not done what it was asked for, and has had its last word.

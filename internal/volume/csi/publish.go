@@ -14,18 +14,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys"
-	"podrun.io/podrun/internal/sys/socket"
 	"podrun.io/podrun/internal/volume/csi/wire"
-	"podrun.io/podrun/internal/volume/mounts"
 )
 
 const (
@@ -112,7 +108,7 @@ func (d *Drivers) Publish(ctx context.Context, r Request) (Published, error) {
 		return Published{}, err
 	}
 	if found && before.Published && !before.Released && !stale {
-		mounted, err := before.isThere()
+		mounted, err := d.records.isThere(before)
 		same := r.isOf(before)
 		if same && mounted && err == nil {
 			d.Renew(r)
@@ -167,27 +163,6 @@ func (d *Drivers) target(r Request) string {
 	return filepath.Join(d.o.Dir, "pods", string(r.Pod.UID), "volumes", "kubernetes.io~csi", name, "mount")
 }
 
-// driver returns the driver with a name.
-func (d *Drivers) driver(name string) (*driver, error) {
-	if d.o.Dir == "" {
-		return nil, &runtime.PermanentError{
-			Fix: "run podrun serve with --plugins, and the driver",
-			Err: fmt.Errorf("no CSI driver %s can register: podrun runs without --plugins", name),
-		}
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	with := d.drivers[name]
-	if with == nil {
-		return nil, fmt.Errorf("the CSI driver %s has not registered", name)
-	}
-	if !with.connected {
-		return nil, fmt.Errorf("the CSI driver %s does not answer at %s any more, since %s: is it running?",
-			name, with.endpoint, with.lost.Format(time.RFC3339))
-	}
-	return with, nil
-}
-
 // ownable reports whether the volume is to be given to the pod's group, by the rules of fsGroupPolicy.
 func (r Request) ownable(with *driver) bool {
 	policy := pod.FSGroupWithFSType
@@ -235,7 +210,7 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 	_, err = wire.Invoke(calling, with.conn, "NodePublishVolume", r.message(with, record))
 	cancel()
 	if err == nil && r.Persistent != nil {
-		if err := mustBeMounted(record); err != nil {
+		if err := d.records.mustBeMounted(record); err != nil {
 			return err
 		}
 	}
@@ -288,8 +263,8 @@ func verifyTarget(kubelet string, r Record) error {
 
 // mustBeMounted returns an error if a driver says that it has mounted a PersistentVolume, and has not where this
 // machine sees it: what a pod wrote there would not be in the volume.
-func mustBeMounted(r Record) error {
-	mounted, err := r.isThere()
+func (s *store) mustBeMounted(r Record) error {
+	mounted, err := s.isThere(r)
 	if err == nil && !mounted && r.Block {
 		err = fmt.Errorf("it succeeded, but there is no block device at %s", r.Target)
 	}
@@ -400,14 +375,11 @@ func (d *Drivers) unpublish(ctx context.Context, r Record) error {
 	if err != nil || !found || !r.Released { // another call has done it, and a pod may have it again
 		return err
 	}
-	d.mu.Lock()
-	with := d.drivers[r.Driver]
-	d.mu.Unlock()
-	var conn *grpc.ClientConn
-	if with != nil {
+	var conn Conn
+	if with := d.registered(r.Driver); with != nil {
 		conn = with.conn
 	} else {
-		if conn, err = socket.Client(r.Socket); err != nil {
+		if conn, err = d.dial(r.Socket); err != nil {
 			return err
 		}
 		defer conn.Close()
@@ -418,7 +390,7 @@ func (d *Drivers) unpublish(ctx context.Context, r Record) error {
 	if err != nil && status.Code(err) != codes.NotFound {
 		return failed(r.Driver, "NodeUnpublishVolume", err)
 	}
-	if err := r.left(); err != nil {
+	if err := d.records.left(r); err != nil {
 		return failed(r.Driver, "NodeUnpublishVolume", err)
 	}
 	if r.PersistentVolume == "" {
@@ -429,10 +401,4 @@ func (d *Drivers) unpublish(ctx context.Context, r Record) error {
 	}
 	d.change() // who waits for a volume that one pod can have
 	return nil
-}
-
-// isMounted reports whether something is mounted at a path. It does not access that.
-func isMounted(path string) (bool, error) {
-	kind, err := mounts.KindOn(path)
-	return kind != "", err
 }

@@ -86,12 +86,15 @@ func (d *damaged) Unwrap() error { return d.err }
 
 // store has the records, a file each.
 type store struct {
-	dirs layout.Dirs
-	dir  string
-	mu   sync.Mutex // held while a record is read and written
+	dirs   layout.Dirs
+	dir    string
+	kindOn func(dir string) (string, error) // Machine.KindOn
+	mu     sync.Mutex                       // held while a record is read and written
 }
 
-func newStore(dirs layout.Dirs) *store { return &store{dirs: dirs, dir: layout.CSIVolumes(dirs)} }
+func newStore(dirs layout.Dirs) *store {
+	return &store{dirs: dirs, dir: layout.CSIVolumes(dirs), kindOn: thisMachine.KindOn}
+}
 
 func (s *store) path(r Record) string { return filepath.Join(s.dir, r.file()) }
 
@@ -154,6 +157,12 @@ func (s *store) isGone(uid pod.UID) bool {
 	}
 	_, err := os.Lstat(s.dirs.Pod(uid))
 	return errors.Is(err, fs.ErrNotExist)
+}
+
+// isMounted reports whether something is mounted at a path. It does not access that.
+func (s *store) isMounted(path string) (bool, error) {
+	kind, err := s.kindOn(path)
+	return kind != "", err
 }
 
 // scan returns the records of a pod revision, or all of them, and those that cannot be read.

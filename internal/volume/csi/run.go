@@ -198,12 +198,3 @@ func (d *Drivers) renew(ctx context.Context) {
 		})
 	}
 }
-
-// close ends the connections to the drivers.
-func (d *Drivers) close() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, r := range d.drivers {
-		r.end()
-	}
-}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
@@ -79,14 +78,14 @@ type stages struct {
 	records *store
 
 	mu   sync.Mutex
-	done map[string]*driver     // who has staged in this process, by where
-	busy map[string]*sync.Mutex // held while a volume is recorded, staged or unstaged, by where it is
+	done map[string]*driver       // who has staged in this process, by where
+	busy map[string]chan struct{} // full while a volume is recorded, staged or unstaged, by where it is
 	// heirs have asked for a volume that the former revision of their pod has, by where it is.
 	heirs map[string]Record
 }
 
 func newStages(dir string, records *store) *stages {
-	return &stages{dir: dir, records: records, done: map[string]*driver{}, busy: map[string]*sync.Mutex{},
+	return &stages{dir: dir, records: records, done: map[string]*driver{}, busy: map[string]chan struct{}{},
 		heirs: map[string]Record{}}
 }
 
@@ -101,14 +100,14 @@ func (s *stages) path(r Record) string {
 // lock waits until nobody else records, stages or unstages a volume, and returns the end of that.
 func (s *stages) lock(at string) (unlock func()) {
 	s.mu.Lock()
-	m := s.busy[at]
-	if m == nil {
-		m = &sync.Mutex{}
-		s.busy[at] = m
+	busy := s.busy[at]
+	if busy == nil {
+		busy = make(chan struct{}, 1)
+		s.busy[at] = busy
 	}
 	s.mu.Unlock()
-	m.Lock()
-	return m.Unlock
+	busy <- struct{}{}
+	return func() { <-busy }
 }
 
 // stage records the volume, and makes its driver stage it if drivers like it do and it has not for another pod. The
@@ -231,7 +230,7 @@ func (r Request) attached(ctx context.Context, with *driver) error {
 }
 
 // unstage makes the driver unstage a volume that is unpublished, if no other pod has it, and forgets it.
-func (s *stages) unstage(ctx context.Context, conn *grpc.ClientConn, r Record) error {
+func (s *stages) unstage(ctx context.Context, conn Conn, r Record) error {
 	defer s.lock(s.path(r))()
 	others, err := s.records.others(r)
 	if err != nil {
@@ -251,7 +250,7 @@ func (s *stages) unstage(ctx context.Context, conn *grpc.ClientConn, r Record) e
 	default:
 		return failed(r.Driver, "NodeUnstageVolume", err)
 	}
-	switch mounted, err := isMounted(r.Staging); {
+	switch mounted, err := s.records.isMounted(r.Staging); {
 	case err != nil:
 		return err
 	case mounted:
@@ -295,12 +294,12 @@ func (s *store) persistent(uid pod.UID, is func(Record) bool) (r Record, found b
 
 // Retained returns the volume of the PersistentVolume that a pod's claim had when its driver was called, whatever the
 // manifests say now, and the volume's name; "" if it had none.
-func Retained(dirs layout.Dirs, uid pod.UID, claim string) (p Published, name string, err error) {
-	r, found, err := newStore(dirs).persistent(uid, func(r Record) bool { return r.Claim == claim && !r.Released })
+func (d *Drivers) Retained(uid pod.UID, claim string) (p Published, name string, err error) {
+	r, found, err := d.records.persistent(uid, func(r Record) bool { return r.Claim == claim && !r.Released })
 	if err != nil || !found {
 		return p, "", err
 	}
-	mounted, err := r.isThere()
+	mounted, err := d.records.isThere(r)
 	if stale, failed := r.isStale(); err == nil && (!mounted || !r.Published || stale || failed != nil) {
 		err = fmt.Errorf("the pod has the PersistentVolume %q, which is not mounted any more", r.PersistentVolume)
 	}

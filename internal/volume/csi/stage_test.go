@@ -518,15 +518,15 @@ func TestAnotherHandle(t *testing.T) {
 // TestRetained: what a pod has been given is known without documents.
 func TestRetained(t *testing.T) {
 	m := staging(t)
-	if _, name, err := csi.Retained(m.dirs, "u1", "claim"); name != "" || err != nil {
+	if _, name, err := m.drivers.Retained("u1", "claim"); name != "" || err != nil {
 		t.Errorf("%q, %v", name, err)
 	}
 	p := m.published(m.persistent("u1"))
-	if got, name, err := csi.Retained(m.dirs, "u1", "claim"); got != p || name != "pv" || err != nil {
+	if got, name, err := m.drivers.Retained("u1", "claim"); got != p || name != "pv" || err != nil {
 		t.Errorf("%v, %q, %v", got, name, err)
 	}
 	test.Must(t, sys.Unmount(p.Path))
-	if _, name, err := csi.Retained(m.dirs, "u1", "claim"); name != "pv" || err == nil || errors.Is(err, os.ErrNotExist) {
+	if _, name, err := m.drivers.Retained("u1", "claim"); name != "pv" || err == nil || errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%q, %v", name, err)
 	}
 	m.remove("u1")

@@ -27,9 +27,7 @@ func (d *Drivers) Usage(ctx context.Context, uid pod.UID, volume string) (fs sys
 	if err != nil {
 		return fs, used, err
 	}
-	d.mu.Lock()
-	with := d.drivers[r.Driver]
-	d.mu.Unlock()
+	with := d.registered(r.Driver)
 	if !found || !r.Published || r.Released || with == nil || !with.can[getVolumeStats] {
 		return fs, used, ErrNoStats
 	}

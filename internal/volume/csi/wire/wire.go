@@ -105,7 +105,9 @@ func (codec) Unmarshal(text []byte, v any) error {
 }
 
 // Invoke calls a driver's node service, or another one that the call names.
-func Invoke(ctx context.Context, conn *grpc.ClientConn, call string, m Message, o ...grpc.CallOption) (Message, error) {
+func Invoke(
+	ctx context.Context, conn grpc.ClientConnInterface, call string, m Message, o ...grpc.CallOption,
+) (Message, error) {
 	if !strings.Contains(call, "/") {
 		call = "Node/" + call
 	}
@@ -217,3 +219,47 @@ func (p Publication) Encode() Message {
 
 // Unpublication encodes a NodeUnpublishVolumeRequest or, with where it is staged, a NodeUnstageVolumeRequest.
 func Unpublication(id, target string) Message { return Message(nil).Text(1, id).Text(2, target) }
+
+// Volume is the volume of a CreateVolumeResponse.
+type Volume struct {
+	Handle  string
+	Context map[string]string
+	Size    int64 // in bytes; 0: the driver does not say
+}
+
+// Volume reads a CreateVolumeResponse.
+func (m Message) Volume() (made Volume, err error) {
+	var errs []error
+	errs = append(errs, m.Each(func(n protowire.Number, _ uint64, volume Message) {
+		if n != 1 {
+			return
+		}
+		made.Context = map[string]string{}
+		errs = append(errs, volume.Each(func(n protowire.Number, number uint64, bytes Message) {
+			switch n {
+			case 1:
+				made.Size = int64(number)
+			case 2:
+				made.Handle = string(bytes)
+			case 3:
+				var key, value string
+				errs = append(errs, bytes.Each(func(n protowire.Number, _ uint64, text Message) {
+					switch n {
+					case 1:
+						key = string(text)
+					case 2:
+						value = string(text)
+					}
+				}))
+				made.Context[key] = value
+			}
+		}))
+	}))
+	if err := errors.Join(errs...); err != nil {
+		return Volume{}, err
+	}
+	if made.Handle == "" {
+		return Volume{}, errors.New("the driver's answer names no volume")
+	}
+	return made, nil
+}
