@@ -11,14 +11,12 @@ package agent
 import (
 	"context"
 	"fmt"
-	"time"
-
-	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent/connection"
 	"podrun.io/podrun/internal/agent/directories"
 	"podrun.io/podrun/internal/agent/node"
 	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/agent/record"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/network"
@@ -114,7 +112,7 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 	})
 	a.volumes = volume.New(volume.Options{
 		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: a.names.AtStart,
-		PluginsDir: o.Connect.PluginsDir, Log: o.Log,
+		PluginsDir: o.Connect.PluginsDir, Machine: m.drivers, Log: o.Log,
 	})
 	a.volumes.CSI().OnChange(func() {
 		select {
@@ -126,8 +124,9 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 		Halt: a.halt, Stuck: as.stuck, Requests: a.requests, Requested: a.requests.Changed, Remount: a.remount,
 		Inspector: a.relister, Sandboxes: r, Containers: r, Images: r, Data: r, Owners: as.locks,
 		Volumes: a.volumes, Disk: disk.New(o.Dirs, r), Logs: a.tailer, Prober: a.prober, Results: a.probeChanges,
-		Hurry: o.Hurry, Publisher: publisher{as.publisher, a.names, m.published}, Events: a.events,
-		Troubled: as.troubled, Owner: as.owner, Boot: m.Boot, HostIP: m.HostIP, Node: m.Resources, Wall: m.wall,
+		Hurry: o.Hurry, Publisher: record.Addresses{Publisher: as.publisher, Names: a.names, Also: m.published},
+		Events: a.events, Troubled: as.troubled,
+		Owner: as.owner, Boot: m.Boot, HostIP: m.HostIP, Node: m.Resources, Wall: m.wall,
 		NodeLabels: node.Labels(o.NodeName, o.NodeLabels), Devices: m.devices,
 		Refusal:    o.Sources.Policy.Refusal,
 		MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: m.parallel, Log: o.Log,
@@ -177,28 +176,4 @@ func (a *agent) sweep(ctx context.Context) {
 	if err := status.Sweep(a.o.Dirs); err != nil {
 		a.o.Log.Warn("removing leftover status files failed", "err", err)
 	}
-}
-
-// publisher passes on statuses, and the addresses of every published pod to names.
-type publisher struct {
-	reconcile.Publisher
-	names *dns.Names
-	also  func(p *v1.Pod) // may be nil
-}
-
-// Publish implements reconcile.Publisher. It passes on the addresses only when the pod is settled.
-func (p publisher) Publish(of *v1.Pod, seen time.Time, settled bool) error {
-	if p.also != nil {
-		p.also(of)
-	}
-	if settled {
-		p.names.SetIPs(pod.KeyOf(of), of.Status.PodIPs)
-	}
-	return p.Publisher.Publish(of, seen, settled)
-}
-
-// Gone implements reconcile.Publisher.
-func (p publisher) Gone(key pod.Key) error {
-	p.names.SetIPs(key, nil)
-	return p.Publisher.Gone(key)
 }

@@ -100,11 +100,13 @@ type machine struct {
 	wall func() time.Time
 	// dial connects to manifest URLs. nil: over the network.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// processes tells of the ends of processes, published is called with each status that is published, and devices
-	// are those of plugins. All may be nil.
+	// processes tells of the ends of processes, published is called with each status that is published, devices are
+	// those of plugins, and drivers those of volumes, which plugins registers until ctx ends. All may be nil.
 	processes relist.Processes
 	published func(p *v1.Pod)
 	devices   reconcile.Devices
+	drivers   *volume.Machine
+	plugins   func(ctx context.Context, v *volume.Volumes)
 }
 
 // readMachine returns the values of this machine, or those of Options.machine if it is set.

@@ -36,6 +36,9 @@ func (a *agent) run(ctx context.Context, desired <-chan manifest.Desired, beside
 	if a.owner == owner.Serve { // others leave to it what they could not unpublish
 		running.Go(func() { a.ended("csi", a.volumes.CSI().Run(beneath)) })
 	}
+	if m := a.o.machine; m != nil && m.plugins != nil {
+		running.Go(func() { m.plugins(beneath, a.volumes) })
+	}
 	running.Go(func() { a.ended("restarts", a.requests.Run(beneath)) })
 	if a.conn != nil {
 		running.Go(func() { a.conn.Keep(beneath) })

@@ -33,6 +33,9 @@ import (
 	"podrun.io/podrun/internal/volume/provision"
 )
 
+// Machine is where CSI drivers are called, and where it is seen what they have mounted.
+type Machine = csi.Machine
+
 // Options are the parameters of New.
 type Options struct {
 	Dirs layout.Dirs
@@ -48,7 +51,7 @@ type Options struct {
 	// PluginsDir is where CSI drivers look for the kubelet; "": none can register.
 	PluginsDir string
 	// Machine is where CSI drivers are called; nil: this machine.
-	Machine *csi.Machine
+	Machine *Machine
 	Log     *slog.Logger
 }
 
