@@ -22,6 +22,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/volume/csi"
 )
 
 // simulation is one history on a world: what people, the machine and the network do.
@@ -84,6 +85,10 @@ func (s *simulation) begin(command string, mortal bool, run func(ctx context.Con
 	o, m := s.o, *s.o.machine
 	o.backend, o.locks, o.machine = p.backend(s.o.Log), p.locks, &m
 	m.Boot, m.wall, m.processes, m.devices = s.w.engine.Boot(), s.w.engine.Wall, p, p.devices
+	m.drivers = &csi.Machine{Dial: p.dialDriver, KindOn: s.w.kindOn}
+	if command == owner.Serve { // as with --plugins
+		o.Connect.PluginsDir, m.plugins = s.w.csi.dir, p.registers
+	}
 	m.published = func(q *v1.Pod) {
 		if !p.killed() {
 			s.w.published(q)
@@ -105,8 +110,10 @@ func (s *simulation) begin(command string, mortal bool, run func(ctx context.Con
 	}()
 	go func() {
 		out.err = run(ctx, o)
-		p.kill() // a process ends with all that it has begun
+		p.kill()      // a process ends with all that it has begun
+		time.Sleep(1) // what it had begun comes to its end
 		p.undo()
+		p.undoCSI()
 		close(out.done)
 	}()
 	return out
@@ -175,6 +182,7 @@ func (s *simulation) event() {
 		{2, "the Deployment comes, changes or goes", s.changeRoll},
 		{3, "the devices change", s.changeDevices},
 		{2, "the device plugin ends or begins", s.pluginComesOrGoes},
+		{2, "the CSI driver ends or begins", s.driverComesOrGoes},
 	}
 	sum := 0
 	for _, e := range events {

@@ -72,6 +72,9 @@ func randomPod(r *rand.Rand, index, n int, policy v1.RestartPolicy) *v1.Pod {
 		}}}}
 		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "c", MountPath: "/c"}}
 	}
+	if index < servedPods-1 { // as with devices
+		volumesOf(r, p)
+	}
 	return p
 }
 
@@ -170,7 +173,7 @@ func (w *world) settled(p *v1.Pod) (why string) {
 	if got := status.Labels["n"]; got != p.Labels["n"] {
 		return fmt.Sprintf("its status is of version %s, not %s", got, p.Labels["n"])
 	}
-	if w.waitsRightly(key, status, w.engine.SandboxIDs()) {
+	if w.waitsRightly(key, status, w.engine.SandboxIDs()) || w.waitsForVolume(key, p, status) {
 		return ""
 	}
 	live := w.live(key, "")
@@ -194,6 +197,9 @@ func (w *world) settled(p *v1.Pod) (why string) {
 		}
 	}
 	if missing := w.missingKey(status); missing != "" {
+		return missing
+	}
+	if missing := w.missingVolume(p); missing != "" {
 		return missing
 	}
 	for _, c := range status.Status.Conditions {

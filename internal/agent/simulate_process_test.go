@@ -44,6 +44,8 @@ type process struct {
 	made sync.Map
 	// atDeath is what was on the disk of their devices when it was killed.
 	atDeath map[string]string
+	// csiAtDeath is what it had recorded of volumes when it was killed.
+	csiAtDeath map[string]string
 }
 
 func newProcess(w *world, number int, command string, mortal bool) *process {
@@ -66,7 +68,7 @@ func (p *process) backend(log *slog.Logger) connection.Backend {
 // kill ends the process: nothing that it does from now on has an effect, and the kernel drops its locks.
 func (p *process) kill() {
 	p.die.Do(func() {
-		p.atDeath = p.deviceFiles()
+		p.atDeath, p.csiAtDeath = p.deviceFiles(), p.csiFiles()
 		close(p.dead)
 		p.locks.Close()
 	})

@@ -61,8 +61,8 @@ var startRules = []struct {
 	{"what is rolled back is not tried again", notTriedAgain},
 	{"a container has the devices that it asks for", ownDevices},
 	{"nothing of a pod runs before all of its volumes are there", func(w *world, i *instance) string {
-		if len(i.pod.Spec.Volumes) == 0 {
-			return ""
+		if missing := w.missingVolume(i.pod); missing != "" || !hasConfig(i.pod) {
+			return missing
 		}
 		if _, err := os.Lstat(w.dirs.Revision(i.pod.UID).Volume(layout.KindConfigMap, "c")); err != nil {
 			return err.Error()
@@ -302,7 +302,7 @@ var statusRules = []struct {
 		return ""
 	}},
 	{"a volume keeps what its manifests say", func(w *world, p *v1.Pod) string {
-		if len(p.Spec.Volumes) == 0 || len(w.live(pod.KeyOf(p), "")) == 0 || p.DeletionTimestamp != nil {
+		if !hasConfig(p) || len(w.live(pod.KeyOf(p), "")) == 0 || p.DeletionTimestamp != nil {
 			return ""
 		}
 		if _, err := os.Lstat(w.dirs.Revision(p.UID).Volume(layout.KindConfigMap, "c")); err != nil {
@@ -325,9 +325,14 @@ var statusRules = []struct {
 	}},
 }
 
+// hasConfig reports whether a pod has the volume of a ConfigMap.
+func hasConfig(p *v1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.ConfigMap != nil })
+}
+
 // missingKey says that a pod's volume lacks the key of its optional ConfigMap, whose manifest is there.
 func (w *world) missingKey(p *v1.Pod) string {
-	if len(p.Spec.Volumes) == 0 {
+	if !hasConfig(p) {
 		return ""
 	}
 	if _, err := os.Stat(filepath.Join(w.dirs.Revision(p.UID).Volume(layout.KindConfigMap, "c"), "k")); err != nil {

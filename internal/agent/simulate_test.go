@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -124,6 +125,9 @@ func (s *simulation) run() {
 			s.put(i)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(s.o.Sources.Manifests[0], "volumes.yaml"), s.w.documents(), 0o600); err != nil {
+		s.w.report("the simulation works", "%v", err)
+	}
 	if s.job = s.r.IntN(2); s.job > 0 {
 		s.putJob(s.job)
 	}
@@ -160,6 +164,7 @@ func (s *simulation) calm() {
 		s.w.faulty, s.w.away, s.webDown = false, false, false
 		s.w.protected = map[pod.UID]bool{}
 		s.w.calmDevices()
+		s.w.beginDriver()
 		s.serve.mortal = false
 		for _, p := range s.onces {
 			p.mortal = false
@@ -177,6 +182,7 @@ func (s *simulation) calm() {
 	})
 	s.await("everything becomes as the manifests say", s.unsettled)
 	s.withoutPlugin()
+	s.withoutDriver()
 	s.await("everything is as before", s.unsettled)
 	if s.job > 0 {
 		s.awaitFor(jobBound, "the Job is complete", s.w.jobSettled)
@@ -218,6 +224,7 @@ func (s *simulation) clear() {
 	s.await("nothing is left of the Job", func() string { return strings.Join(s.w.jobRemains(), ", ") })
 	s.await("nothing is left of the CronJob", func() string { return strings.Join(s.w.cronRemains(), ", ") })
 	s.await("nothing is left of the Deployment", func() string { return strings.Join(s.w.rollRemains(), ", ") })
+	s.await("nothing is left of volumes", func() string { return s.w.mountedRemains("") })
 	s.await("nothing is left after removal", func() string {
 		for i := range servedPods + 2 {
 			key := keyOfIndex(i)

@@ -69,6 +69,7 @@ type world struct {
 	statuses  map[pod.Key]*v1.Pod
 	rolls     rolls
 	plugin    plugin
+	csi       csiDriver
 	broken    []string
 	lines     []string // what was done, in order
 }
@@ -107,8 +108,8 @@ func newWorld(seed uint64, dirs layout.Dirs) *world {
 		runs: map[string]time.Time{}, cronOf: map[string]string{}, cronRan: map[string]string{},
 		unsaved: map[pod.UID]int{}, torn: map[pod.UID]bool{},
 		reruns: map[pod.Key]int{}, protected: map[pod.UID]bool{}, left: map[pod.UID]bool{}, shown: map[pod.UID]bool{}, seenEnded: map[string]bool{}, restarts: map[string]int32{}, statuses: map[pod.Key]*v1.Pod{},
-		plugin: newPlugin(seed),
-		rolls:  rolls{ready: map[string]bool{}, pushed: map[string]bool{}},
+		plugin: newPlugin(seed), csi: newCSIDriver(seed, dirs),
+		rolls: rolls{ready: map[string]bool{}, pushed: map[string]bool{}},
 	}
 }
 
@@ -377,6 +378,7 @@ func (w *world) powerOff(lose bool) {
 	if w.plugin.up {
 		w.endPlugin()
 	}
+	w.unmountAll()
 	if !lose {
 		return
 	}
