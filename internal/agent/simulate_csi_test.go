@@ -109,7 +109,7 @@ func volumesOf(r *rand.Rand, p *v1.Pod) {
 		add("inline", v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: simulatedDriver}})
 	}
 	for _, claim := range []string{manyPods, onePod} {
-		if r.IntN(4) == 0 {
+		if r.IntN(3) == 0 {
 			source := &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}
 			add(claim, v1.VolumeSource{PersistentVolumeClaim: source})
 		}
@@ -270,11 +270,11 @@ func (c *driverConn) Invoke(ctx context.Context, method string, args, reply any,
 			before = status.Error(code, "fault")
 		case f < 12:
 			after = status.Error(code, "fault")
-		case f < 17:
+		case f < 24:
 			wait += between(d, 100*time.Millisecond, 20*time.Second)
-		case f < 20:
+		case f < 27:
 			wait += longestHang
-		case f < 26:
+		case f < 33:
 			ends = true
 		}
 	})
@@ -570,7 +570,7 @@ func (w *world) mountedRemains(uid pod.UID) string {
 // of it do not wait; those with one are removed, and what they had is unpublished when it is back.
 func (s *simulation) withoutDriver() {
 	at := slices.IndexFunc(s.pods[:], func(of offer) bool { return usesDriver(of.pod) })
-	if at < 0 {
+	if at < 0 || !chance(scatter(s.w.seed, "without the CSI driver", 0), 4) { // it takes long
 		return
 	}
 	s.pass(longestHang + time.Minute) // what still follows from a fault is done
@@ -594,7 +594,7 @@ func (s *simulation) withoutDriver() {
 			s.w.endDriver(false)
 		}
 	})
-	s.pass(time.Duration(s.r.Int64N(int64(longestAbsence))))
+	s.pass(time.Duration(s.r.Int64N(int64(3 * time.Minute))))
 	s.serve.kill()
 	s.pass(time.Minute)
 	s.w.set(func() {
