@@ -190,6 +190,8 @@ func (s *sight) goesOn(t *testing.T) {
 	b.until("document.title + document.readyState", "web-n – podruncomplete")
 	b.until("document.getElementById('state').textContent", "Shown as it is now.")
 
+	b.until("document.getElementById('spec').textContent", "containers:\n- command:\n")
+
 	// The log goes on, over the end of the run.
 	b.until("document.getElementById('log').textContent", "<img src=x onerror=alert(1)> red \ntick\ntick\n")
 	tree = b.tree()

@@ -166,7 +166,9 @@ func TestPages(t *testing.T) {
 	sick := sickPod(evil)
 	sick.Annotations["podrun.io/manifest"] = `/etc/pods/"><img src=x>.yaml`
 	sick.Annotations["podrun.io/manifest-error"] = "line 1: " + evil
-	sick.Spec.InitContainers = []v1.Container{{Name: "first"}}
+	sick.Spec.InitContainers = []v1.Container{{Name: "first", Env: []v1.EnvVar{
+		{Name: "TEXT", Value: evil}, {Name: "KEY", ValueFrom: &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{Key: "k"}}},
+	}}}
 	sick.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "first", Ready: true, State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Message: evil}}}}
 	node := fakeNode{pods: []v1.Pod{sick}, log: "line \x1b[31mred\x1b[0m\n" + evil + "\n"}
 	const escaped = `&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J`
@@ -180,7 +182,7 @@ func TestPages(t *testing.T) {
 		"/pod/default/web-n": {
 			`<a id="up" href="../../#default/web-n">`, `<dd class="state">CrashLoopBackOff</dd>`, "line 1: " + escaped, `<a href="?container=first#log">first</a> (init)`,
 			`<a href="?container=c#log" aria-current="true">c</a>`, "<td>Warning</td><td>BackOff</td><td class=\"number\">4</td><td class=\"text\">" + escaped,
-			">line red\n&lt;script&gt;alert(1)&lt;/script&gt;\n</pre>", `data-follow="../../containerLogs/default/web-n/c?follow=true&amp;tailLines=1000"`,
+			"secretKeyRef:\n        key: k\n", `value: &#34;&lt;script&gt;alert(1)&lt;/script&gt;`, ">line red\n&lt;script&gt;alert(1)&lt;/script&gt;\n</pre>", `data-follow="../../containerLogs/default/web-n/c?follow=true&amp;tailLines=1000"`,
 		},
 		"/pod/default/web-n?container=first&previous=true": {"Log of the run of first before the last", `../../containerLogs/default/web-n/first?previous=true"`},
 		"/pod/default/web-n?container=other":               {`data-follow="../../containerLogs/default/web-n/c?`},

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"sigs.k8s.io/yaml"
 
 	"podrun.io/podrun/internal/server/sparkline"
 	"podrun.io/podrun/internal/status/summary"
@@ -35,6 +36,8 @@ type podData struct {
 	// instance.
 	Chosen   string
 	Previous bool
+	// Spec is what the pod's containers, volumes and probes are, as YAML. Values of Secrets are not in it.
+	Spec string
 	// Log is the end of the log; if it is empty, LogWhy says why.
 	Log, LogWhy string
 }
@@ -79,7 +82,7 @@ func (p page) podParts(r *http.Request) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"story", "events"} {
+	for _, name := range []string{"story", "spec", "events"} {
 		if out[name], err = p.render(name, d); err != nil {
 			return nil, err
 		}
@@ -114,6 +117,9 @@ func dataOf(p *v1.Pod, taken kubelet.PodStats, before map[string]*sparkline.Cour
 		UID:     string(p.UID),
 		Node:    p.Spec.NodeName,
 		Message: summary.Plain(p.Annotations["podrun.io/manifest-error"]),
+	}
+	if text, err := yaml.Marshal(p.Spec); err == nil {
+		d.Spec = summary.Plain(string(text))
 	}
 	if p.Status.StartTime != nil {
 		d.Started = formatTime(p.Status.StartTime.Time)
