@@ -250,6 +250,9 @@ func (c *driverConn) NewStream(
 // or podrun's last one. What the driver was sent it may do although nobody waits for it any more.
 func (c *driverConn) Invoke(ctx context.Context, method string, args, reply any, _ ...grpc.CallOption) error {
 	p, w := c.p, c.p.w
+	if p.killed() {
+		return fake.ErrCut
+	}
 	call := method[strings.LastIndex(method, "/")+1:]
 	request := args.(wire.Message)
 	texts := map[protowire.Number]string{}
@@ -352,6 +355,7 @@ func (d *csiDriver) act(w *world, call string, texts map[protowire.Number]string
 	case "GetPluginCapabilities":
 		return nil, nil
 	case "NodeStageVolume":
+		w.mustBeRecorded(func(r csi.Record) bool { return r.ID == id && r.Staging == texts[3] }, texts[3])
 		d.mount(w, texts[3], id)
 	case "NodePublishVolume":
 		staging, target := texts[3], texts[4]
@@ -359,6 +363,7 @@ func (d *csiDriver) act(w *world, call string, texts map[protowire.Number]string
 			w.report("a volume is staged before it is published", "%s of %s", id, target)
 		}
 		uid, _ := d.podOf(target)
+		w.mustBeRecorded(func(r csi.Record) bool { return r.ID == id && r.Target == target }, target)
 		for _, other := range d.publications(id) {
 			if id == onePod && other != uid {
 				w.report("a volume of one pod is not in two", "%s is in %s (%s) and in %s (%s)", id, other, w.uids[other], uid, w.uids[uid])
@@ -376,6 +381,13 @@ func (d *csiDriver) act(w *world, call string, texts map[protowire.Number]string
 		return nil, status.Error(codes.Unimplemented, call)
 	}
 	return nil, nil
+}
+
+// mustBeRecorded checks that a call was recorded before it was made. The caller holds mu.
+func (w *world) mustBeRecorded(is func(csi.Record) bool, at string) {
+	if all, err := csi.Records(w.dirs); err != nil || !slices.ContainsFunc(all, is) {
+		w.report("what a driver is asked for is recorded before", "%s, %v", strings.TrimPrefix(at, w.csi.dir), err)
+	}
 }
 
 // mount mounts a volume, unless it is mounted. The directory then has a file, so that it cannot be removed. The caller
@@ -543,23 +555,27 @@ func (w *world) waitsForVolume(key pod.Key, p, status *v1.Pod) bool {
 	return other && strings.Contains(string(text), "it is ReadWriteOncePod, and the pod default/")
 }
 
-// mountedRemains says what is mounted of a pod, and what is recorded; of all pods if the UID is "".
+// mountedRemains says what is mounted of a pod, and what is recorded; of all pods if the UID is "". A pod whose
+// checkpoint is torn keeps what it has.
 func (w *world) mountedRemains(uid pod.UID) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var left []string
-	for path, id := range w.csi.mounted {
-		if of, _ := w.csi.podOf(path); uid == "" || of == uid {
-			left = append(left, id+" is mounted at "+strings.TrimPrefix(path, w.csi.dir))
-		}
-	}
 	records, err := csi.Records(w.dirs)
 	if err != nil {
-		left = append(left, err.Error())
+		return err.Error()
 	}
+	var left []string
+	kept := map[string]bool{}
 	for _, r := range records {
-		if uid == "" || r.UID == uid {
+		if w.torn[r.UID] {
+			kept[r.Target], kept[r.Staging] = true, true
+		} else if uid == "" || r.UID == uid {
 			left = append(left, fmt.Sprintf("a record of %s of %s", r.Volume, r.Pod))
+		}
+	}
+	for path, id := range w.csi.mounted {
+		if of, _ := w.csi.podOf(path); !kept[path] && (uid == "" || of == uid) {
+			left = append(left, id+" is mounted at "+strings.TrimPrefix(path, w.csi.dir))
 		}
 	}
 	slices.Sort(left)
