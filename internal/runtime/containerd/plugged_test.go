@@ -136,6 +136,36 @@ func asking(name string) *v1.Pod {
 	return p
 }
 
+// isRefused fails unless an error has the reason.
+func isRefused(t *testing.T, err error, reason string) {
+	t.Helper()
+	of := (*runtime.ReasonError)(nil)
+	if !errors.As(err, &of) || of.Reason != reason {
+		t.Errorf("got %v, want the reason %s", err, reason)
+	}
+}
+
+func observed(t *testing.T, r *Runtime, p *v1.Pod) pod.Observed {
+	t.Helper()
+	o, err := r.Inspect(t.Context(), pod.KeyOf(p))
+	test.Must(t, err)
+	return o
+}
+
+// outputOf starts a container, returns what a line of sh writes in it, and makes the container exit.
+func outputOf(t *testing.T, r *Runtime, start runtime.Start, line string) string {
+	t.Helper()
+	test.Must(t, r.StartContainer(t.Context(), start))
+	id := find(t, r, pod.KeyOf(start.Pod), start.Container.Name, start.Attempt).ID
+	var out, errOut bytes.Buffer
+	code, err := r.Exec(t.Context(), id, []string{"sh", "-c", line}, runtime.ExecIO{Stdout: &out, Stderr: &errOut})
+	if err != nil || code != 0 {
+		t.Errorf("%s: %d, %v, %s", line, code, err, errOut.String())
+	}
+	exitWith(r)(t, id, 0)
+	return strings.TrimSpace(out.String())
+}
+
 func testPlugged(t *testing.T, r *Runtime, plugin *plugin) {
 	expect := func(want string) {
 		t.Helper()
@@ -143,40 +173,13 @@ func testPlugged(t *testing.T, r *Runtime, plugin *plugin) {
 			t.Errorf("the plugin was called: %q, want %q", got, want)
 		}
 	}
-	refused := func(err error, reason string) {
-		t.Helper()
-		of := (*runtime.ReasonError)(nil)
-		if !errors.As(err, &of) || of.Reason != reason {
-			t.Errorf("got %v, want the reason %s", err, reason)
-		}
-	}
-	inspect := func(p *v1.Pod) pod.Observed {
-		o, err := r.Inspect(t.Context(), pod.KeyOf(p))
-		test.Must(t, err)
-		return o
-	}
+	refused := func(err error, reason string) { t.Helper(); isRefused(t, err, reason) }
+	inspect := func(p *v1.Pod) pod.Observed { return observed(t, r, p) }
 	make := func(p *v1.Pod) {
 		test.Must(t, r.SavePod(p, "serve"))
 		test.Must(t, r.CreateSandbox(t.Context(), p, 0))
 	}
-	// output starts a container, and returns what a line of sh writes in it.
-	output := func(start runtime.Start, line string) string {
-		t.Helper()
-		test.Must(t, r.StartContainer(t.Context(), start))
-		var id string
-		for _, c := range inspect(start.Pod).Containers {
-			if c.Name == start.Container.Name && c.Attempt == start.Attempt {
-				id = c.ID
-			}
-		}
-		var out, errOut bytes.Buffer
-		code, err := r.Exec(t.Context(), id, []string{"sh", "-c", line}, runtime.ExecIO{Stdout: &out, Stderr: &errOut})
-		if err != nil || code != 0 {
-			t.Errorf("%s: %d, %v, %s", line, code, err, errOut.String())
-		}
-		exitWith(r)(t, id, 0)
-		return strings.TrimSpace(out.String())
-	}
+	output := func(start runtime.Start, line string) string { t.Helper(); return outputOf(t, r, start, line) }
 	a, b, c := asking("plugged-a"), asking("plugged-b"), asking("plugged-c")
 	test.Must(t, r.SavePod(a, "serve"))
 	plugin.fail("Allocate")
