@@ -2,6 +2,7 @@ package containerd_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -103,7 +104,9 @@ func TestVolumesOfADriver(t *testing.T) {
 }
 
 func testVolumesOfADriver(t *testing.T, r *Runtime, w *withDriver) {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "driven", UID: "driven"}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "driven", UID: pod.UID("driven-" + rand.Text()), // cgroups are named after it
+	}}
 	p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: w.driver.Name}}}}
 	for _, c := range []string{"main", "without"} {
 		p.Spec.Containers = append(p.Spec.Containers, v1.Container{
