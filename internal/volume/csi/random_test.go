@@ -135,8 +135,8 @@ type history struct {
 }
 
 // TestRandomHistories: podrun and the driver are killed, each at any instruction, while several pods come and go. A pod
-// keeps the volume that it has; in the end each has its own; and after that nothing is left. Unlike in the simulation in virtual
-// time, calls of drivers go through sockets, and what they have done is asked of the kernel.
+// keeps the volume that it has; in the end each has its own; and after that nothing is left. Unlike in the simulation in
+// virtual time, calls of drivers go through sockets, and what they have done is asked of the kernel.
 func TestRandomHistories(t *testing.T) {
 	for n := range *seeds {
 		seed := *from + uint64(n)
