@@ -111,7 +111,7 @@ func (s *simulation) begin(command string, mortal bool, run func(ctx context.Con
 	go func() {
 		out.err = run(ctx, o)
 		p.kill()      // a process ends with all that it has begun
-		time.Sleep(1) // what it had begun comes to its end
+		time.Sleep(time.Nanosecond) // what it had begun comes to its end
 		p.undo()
 		p.undoCSI()
 		close(out.done)
