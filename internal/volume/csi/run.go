@@ -166,7 +166,7 @@ func (d *Drivers) sweep(ctx context.Context) (left bool) {
 func (d *Drivers) Renew(r Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if r.refused() != nil {
+	if r.Forbidden() != nil {
 		return // what it was before is asked for again
 	}
 	if r.Driver != nil && r.Driver.Spec.RequiresRepublish != nil && *r.Driver.Spec.RequiresRepublish {
