@@ -110,7 +110,7 @@ func (s *simulation) begin(command string, mortal bool, run func(ctx context.Con
 	}()
 	go func() {
 		out.err = run(ctx, o)
-		p.kill()      // a process ends with all that it has begun
+		p.kill()                    // a process ends with all that it has begun
 		time.Sleep(time.Nanosecond) // what it had begun comes to its end
 		p.undo()
 		p.undoCSI()

@@ -39,7 +39,7 @@ func TestMostDirectories(t *testing.T) {
 	defer os.RemoveAll(dir)
 	var logged bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&logged, nil))
-	r, w := New(Options{Dir: dir, Log: log}), watch.New(slog.New(slog.DiscardHandler))
+	r, w := New(Options{Dir: dir, File: filepath.Join(t.TempDir(), "refused"), Log: log}), watch.New(slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = w.Run(ctx) }()

@@ -73,7 +73,9 @@ type Options struct {
 	Dir string
 	// Handlers are the handlers by the plugins' types, such as DevicePlugin.
 	Handlers map[string]Handler
-	Log      *slog.Logger
+	// File is where it is written which plugins cannot be registered; see ReadRefused.
+	File string
+	Log  *slog.Logger
 }
 
 // Registry registers plugins.
@@ -87,8 +89,9 @@ type Registry struct {
 	crowded bool            // there are too many of them
 	walks   pace.Pace       // of these
 
-	mu   sync.Mutex
-	uses map[use]map[*plugin]bool // by the sockets that name it
+	mu      sync.Mutex
+	uses    map[use]map[*plugin]bool // by the sockets that name it
+	refused map[string]error         // why, by the path of the socket
 }
 
 // use is a plugin that is registered. Several sockets may name the same one, such as those of a pod and the next one.
@@ -179,7 +182,7 @@ func (p *plugin) wake() {
 func New(o Options) *Registry {
 	return &Registry{
 		o: o, plugins: map[string]*plugin{}, asking: pace.Pace{AtOnce: 2 * mostPlugins, Every: time.Second},
-		uses: map[use]map[*plugin]bool{}, watched: map[string]bool{},
+		uses: map[use]map[*plugin]bool{}, watched: map[string]bool{}, refused: map[string]error{},
 		walks: pace.Pace{AtOnce: 10, Every: 200 * time.Millisecond},
 	}
 }
@@ -190,6 +193,9 @@ func (r *Registry) Run(ctx context.Context) error {
 	if err := os.MkdirAll(r.o.Dir, layout.ModePlugins); err != nil {
 		return err
 	}
+	r.mu.Lock()
+	r.write() // what a former podrun wrote is out of date
+	r.mu.Unlock()
 	w := watch.New(r.o.Log)
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.running.Wait()
@@ -320,6 +326,7 @@ func (r *Registry) keep(ctx, all context.Context, p *plugin) {
 	if r.asking.Wait(ctx) != nil {
 		return
 	}
+	defer r.refuse(p.path, nil)
 	for {
 		of, err := r.register(ctx, p)
 		if is != nil && (err != nil || of != *is) && ctx.Err() == nil {
@@ -330,6 +337,7 @@ func (r *Registry) keep(ctx, all context.Context, p *plugin) {
 		if err == nil {
 			r.o.Log.Info("plugin registered", "type", of.kind, "name", of.name, "socket", p.path)
 			is, wait, logged = &of, firstRetry, nil
+			r.refuse(p.path, nil)
 			select {
 			case <-p.again:
 				continue
@@ -343,6 +351,11 @@ func (r *Registry) keep(ctx, all context.Context, p *plugin) {
 			return
 		}
 		stale := errors.Is(err, errStale)
+		if stale {
+			r.refuse(p.path, nil)
+		} else {
+			r.refuse(p.path, err)
+		}
 		if !stale && !errtext.Same(err, logged) {
 			logged = err
 			r.o.Log.Warn("a plugin cannot be registered", "socket", p.path, "err", err)

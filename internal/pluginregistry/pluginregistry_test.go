@@ -84,7 +84,7 @@ func TestRegistry(t *testing.T) {
 	run := func() (end func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		r := New(Options{Dir: dir, Handlers: map[string]Handler{"DevicePlugin": h}, Log: slog.New(slog.DiscardHandler)})
+		r := New(Options{Dir: dir, File: filepath.Join(t.TempDir(), "refused"), Handlers: map[string]Handler{"DevicePlugin": h}, Log: slog.New(slog.DiscardHandler)})
 		go func() { ended <- r.Run(ctx) }()
 		end = sync.OnceFunc(func() {
 			cancel()
@@ -174,7 +174,7 @@ func TestMostPlugins(t *testing.T) {
 		_ = l.Close()
 	}
 	log := slog.New(slog.DiscardHandler)
-	r, w := New(Options{Dir: dir, Log: log}), watch.New(log)
+	r, w := New(Options{Dir: dir, File: filepath.Join(t.TempDir(), "refused"), Log: log}), watch.New(log)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer r.running.Wait()
 	defer cancel()
@@ -217,7 +217,7 @@ func TestNamedTwice(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "r")
 	h := &handler{calls: make(chan string, 9)}
-	r := New(Options{Dir: dir, Handlers: map[string]Handler{"DevicePlugin": h}, Log: slog.New(slog.DiscardHandler)})
+	r := New(Options{Dir: dir, File: filepath.Join(t.TempDir(), "refused"), Handlers: map[string]Handler{"DevicePlugin": h}, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
@@ -254,7 +254,7 @@ func TestSuccessors(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "r")
 	h := &handler{calls: make(chan string, 99)}
-	r, w := New(Options{Dir: dir, Handlers: map[string]Handler{"K": h}, Log: slog.New(slog.DiscardHandler)}), watch.New(slog.New(slog.DiscardHandler))
+	r, w := New(Options{Dir: dir, File: filepath.Join(t.TempDir(), "refused"), Handlers: map[string]Handler{"K": h}, Log: slog.New(slog.DiscardHandler)}), watch.New(slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer func() { cancel(); r.running.Wait() }()
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"podrun.io/podrun/internal/agent/plugins"
 	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/pod"
 )
@@ -17,12 +18,13 @@ var ErrKubelet = plugins.ErrKubelet
 func (o Options) contact() (*plugins.Contact, error) {
 	if o.PluginsDir == "" {
 		if o.NoPlugins {
-			plugins.Leave(o.Dirs.SandboxFiles().Plugins(), o.Log)
+			plugins.Leave(o.Dirs.SandboxFiles().Plugins(), layout.RefusedPlugins(o.Dirs), o.Log)
 		}
 		return nil, nil
 	}
 	return plugins.Open(plugins.Options{
-		Dir: o.PluginsDir, File: o.Dirs.SandboxFiles().Plugins(), Named: o.Devices, Log: o.Log,
+		Dir: o.PluginsDir, File: o.Dirs.SandboxFiles().Plugins(), Refused: layout.RefusedPlugins(o.Dirs),
+		Named: o.Devices, Log: o.Log,
 	})
 }
 

@@ -9,7 +9,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -37,8 +39,8 @@ var ErrKubelet = plugins.ErrKubelet
 type Options struct {
 	// Dir is the directory where plugins look for the kubelet: /var/lib/kubelet.
 	Dir string
-	// File remembers device plugins for the next podrun.
-	File string
+	// File remembers device plugins for the next podrun, and Refused says which plugins cannot be registered.
+	File, Refused string
 	// Named are the devices of the node configuration.
 	Named map[v1.ResourceName][]string
 	Log   *slog.Logger
@@ -85,9 +87,14 @@ func makeDirs(dir string, names ...string) error {
 	return nil
 }
 
-// Leave writes down in Options.File that no device plugin is connected: podrun runs without them.
-func Leave(file string, log *slog.Logger) {
-	if err := plugins.Leave(file); err != nil {
+// Leave writes down in Options.File that no device plugin is connected, and in Options.Refused that none is refused:
+// podrun runs without them.
+func Leave(file, refused string, log *slog.Logger) {
+	err := os.Remove(refused)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err := errors.Join(err, plugins.Leave(file)); err != nil {
 		log.Warn("podrun get plugins may show some as connected", "err", err)
 	}
 }
@@ -122,7 +129,7 @@ func (c *Contact) Run(
 				registration.DevicePlugin: devicePlugins{c.manager, c.o.Dir},
 				registration.CSIPlugin:    csi,
 			},
-			Log: c.o.Log,
+			File: c.o.Refused, Log: c.o.Log,
 		})
 		if err := registry.Run(ctx); err != nil && ctx.Err() == nil {
 			c.o.Log.Warn("plugins cannot register by a socket of their own", "err", err)

@@ -25,6 +25,9 @@ func (f SandboxFiles) Plugins() string { return filepath.Join(f.dirs.Run, "devic
 // CSIDrivers returns the file that lists the CSI drivers of serve, for commands.
 func CSIDrivers(d Dirs) string { return filepath.Join(d.Run, "csi-drivers.json") }
 
+// RefusedPlugins returns the file that lists the plugins that cannot be registered, for commands.
+func RefusedPlugins(d Dirs) string { return filepath.Join(d.Run, "refused-plugins.json") }
+
 // CSIVolumes returns the directory that has a file for each volume for which a CSI driver has been called. It survives
 // a reboot: drivers may keep something of a volume over it.
 func CSIVolumes(d Dirs) string { return filepath.Join(d.Root, "csi") }

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/status/plugins"
@@ -134,11 +135,16 @@ func (l *Lister) plugins(o Options) error {
 	if o.Format.Tabular() {
 		l.warnOfAge("plugins", nil)
 	}
+	refused, err := plugins.Refused(l.Reader.Dirs)
+	for _, p := range refused {
+		cli.Warnf(l.Streams.ErrOut, "the plugin at %s cannot be used: %s", p.Socket, summary.PlainLine(p.Error))
+	}
+	unread = errors.Join(unread, err)
 	header := []string{"NAME", "TYPE", "STATUS", "DEVICES", "HEALTHY", "USED", "PODS"}
 	if o.Format.Wide() {
 		header = append(header, "SOCKET")
 	}
-	err := printed(l, o, all, "plugins", printers.List[plugins.Plugin]{
+	err = printed(l, o, all, "plugins", printers.List[plugins.Plugin]{
 		Header: header,
 		Name:   func(p plugins.Plugin) string { return "plugin/" + p.Name },
 		Row: func(p plugins.Plugin) []string {

@@ -17,6 +17,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/device/plugins"
+	"podrun.io/podrun/internal/pluginregistry"
 	"podrun.io/podrun/internal/volume/csi"
 )
 
@@ -203,4 +204,9 @@ func usersOf(dirs layout.Dirs) (map[v1.ResourceName]map[string]string, error) {
 		}
 	}
 	return out, err
+}
+
+// Refused returns the plugins that serve has found and cannot register.
+func Refused(dirs layout.Dirs) ([]pluginregistry.Refused, error) {
+	return pluginregistry.ReadRefused(layout.RefusedPlugins(dirs))
 }
