@@ -11,13 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/cli/lint/claims"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/manifest"
@@ -122,7 +120,7 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 		}
 		f.Warnings = append(f.Warnings, err.Error())
 	}
-	for _, err := range claims.Warnings(desired, isDirectory(paths)) {
+	for _, err := range waits(desired, isDirectory(paths)) {
 		err.File = renamed(displayed, err.File)
 		f.Warnings = append(f.Warnings, err.Error())
 	}
@@ -230,12 +228,4 @@ func (f *Findings) valid() string {
 		all = append(all, printers.Count(n, "CronJob"))
 	}
 	return strings.Join(all, " and ")
-}
-
-// isDirectory reports whether one of the paths is a directory, which has all documents as serve reads them.
-func isDirectory(paths []string) bool {
-	return slices.ContainsFunc(paths, func(path string) bool {
-		info, err := os.Stat(path)
-		return err == nil && info.IsDir()
-	})
 }

@@ -43,7 +43,7 @@ type Created struct {
 
 // By makes the driver make the volume. There is one call at a time for a key. An error may be temporary.
 func (c Creation) By(ctx context.Context, d *Drivers) error {
-	if err := c.Request.Forbidden(); err != nil {
+	if err := c.Request.refused(); err != nil {
 		return err
 	}
 	with, err := d.driver(c.Request.Source.Driver)

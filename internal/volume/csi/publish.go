@@ -74,8 +74,8 @@ func (r Request) isBlock() bool { return r.Persistent != nil && r.Persistent.Blo
 
 func (r Request) readOnly() bool { return r.Source.ReadOnly != nil && *r.Source.ReadOnly }
 
-// Forbidden returns an error if the volume cannot be asked for, or the CSIDriver document forbids it.
-func (r Request) Forbidden() error {
+// refused returns an error if the volume cannot be asked for, or the CSIDriver document forbids it.
+func (r Request) refused() error {
 	if r.Driver == nil || r.Lacks != nil {
 		return r.Lacks // without a document the driver answers for itself
 	}
@@ -129,7 +129,7 @@ func (d *Drivers) Publish(ctx context.Context, r Request) (Published, error) {
 			return Published{}, fmt.Errorf("it is not unpublished yet for the pod that had it before: %w", err)
 		}
 	}
-	if err := r.Forbidden(); err != nil {
+	if err := r.refused(); err != nil {
 		return Published{}, err
 	}
 	with, err := d.driver(r.Source.Driver)

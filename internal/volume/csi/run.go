@@ -166,7 +166,7 @@ func (d *Drivers) sweep(ctx context.Context) (left bool) {
 func (d *Drivers) Renew(r Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if r.Forbidden() != nil {
+	if r.refused() != nil {
 		return // what it was before is asked for again
 	}
 	if r.Driver != nil && r.Driver.Spec.RequiresRepublish != nil && *r.Driver.Spec.RequiresRepublish {
