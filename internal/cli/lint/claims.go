@@ -40,7 +40,7 @@ func waits(desired manifest.Desired, all bool) (warnings []manifest.FieldError) 
 func claimed(objects pod.Objects, p *v1.Pod, v *v1.Volume, all bool) error {
 	key := pod.Key{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}
 	claim := objects.Claims[key]
-	volume, err := persistent.Bound(objects, key, func(pod.Key) string { return "" })
+	volume, err := persistent.Bound(objects, key)
 	var block bool
 	switch {
 	case err != nil && all:

@@ -17,9 +17,8 @@ import (
 )
 
 // Bound returns the PersistentVolume that a claim has; nil if it has none, and is a directory. An error is that it
-// should have one, and cannot. had returns the name of the one that a claim had before, "" if it had none: of two
-// claims that name a volume the one that has it keeps it.
-func Bound(all pod.Objects, claim pod.Key, had func(pod.Key) string) (*v1.PersistentVolume, error) {
+// should have one, and cannot.
+func Bound(all pod.Objects, claim pod.Key) (*v1.PersistentVolume, error) {
 	document := all.Claims[claim]
 	if document == nil || document.Spec.VolumeName == "" {
 		volume, err := referring(all, claim)
@@ -39,8 +38,9 @@ func Bound(all pod.Objects, claim pod.Key, had func(pod.Key) string) (*v1.Persis
 		if key := (pod.Key{Namespace: ref.Namespace, Name: ref.Name}); key != claim {
 			return nil, fmt.Errorf("the PersistentVolume %q is for the claim %s, not for %s", name, key, claim)
 		}
-	} else if err := rival(all, claim, name, had); err != nil {
-		return nil, err
+	} else if other := rival(all, claim, name); other != nil {
+		return nil, fmt.Errorf("the claims %s and %s name the PersistentVolume %q, and it can have one; its claimRef says which",
+			claim, other, name)
 	}
 	return fit(volume, document)
 }
@@ -76,29 +76,14 @@ func referring(all pod.Objects, claim pod.Key) (*v1.PersistentVolume, error) {
 	return nil, fmt.Errorf("the PersistentVolumes %q and %q are both for the claim %s", names[0], names[1], claim)
 }
 
-// rival returns an error if another claim names the same PersistentVolume, and the claim has not had it alone before.
-func rival(all pod.Objects, claim pod.Key, volume string, had func(pod.Key) string) error {
-	var rivals, owners []pod.Key
+// rival returns another claim that names the same PersistentVolume; nil if there is none.
+func rival(all pod.Objects, claim pod.Key, volume string) *pod.Key {
 	for _, key := range slices.SortedFunc(maps.Keys(all.Claims), pod.Key.Compare) {
-		if all.Claims[key].Spec.VolumeName != volume {
-			continue
-		}
-		if had(key) == volume {
-			owners = append(owners, key)
-		}
-		if key != claim {
-			rivals = append(rivals, key)
+		if key != claim && all.Claims[key].Spec.VolumeName == volume {
+			return &key
 		}
 	}
-	switch {
-	case len(rivals) == 0 || len(owners) == 1 && owners[0] == claim:
-		return nil
-	case len(owners) == 1:
-		return fmt.Errorf("the PersistentVolume %q is that of the claim %s, which had it first, and not of %s as well",
-			volume, owners[0], claim)
-	}
-	return fmt.Errorf("the claims %s and %s name the PersistentVolume %q, and it can have one; its claimRef says which",
-		claim, rivals[0], volume)
+	return nil
 }
 
 // unfit says why a volume cannot be a claim's, by Kubernetes' rules; "" if it can. A claim without a class has any: in

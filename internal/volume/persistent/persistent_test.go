@@ -38,34 +38,6 @@ func naming(volume string) *v1.PersistentVolumeClaim {
 	return c
 }
 
-// nothing is what claims had before that had no volume.
-func nothing(pod.Key) string { return "" }
-
-// TestOneKeepsIt: of two claims that name a volume, that which alone had it before keeps it.
-func TestOneKeepsIt(t *testing.T) {
-	t.Parallel()
-	other := pod.Key{Namespace: "ns", Name: "e"}
-	both := documents(func(all pod.Objects) { all.Claims[claim], all.Claims[other] = naming("a"), naming("a") })
-	const undecided = `name the PersistentVolume "a", and it can have one`
-	for name, c := range map[string]struct {
-		had         map[pod.Key]string
-		mine, their string // the errors
-	}{
-		"neither":       {nil, undecided, undecided},
-		"both":          {map[pod.Key]string{claim: "a", other: "a"}, undecided, undecided},
-		"this one":      {map[pod.Key]string{claim: "a"}, "", `the PersistentVolume "a" is that of the claim ns/data, which had it first`},
-		"the other one": {map[pod.Key]string{other: "a", claim: "b"}, `is that of the claim ns/e, which had it first`, ""},
-		"another's":     {map[pod.Key]string{{Namespace: "other", Name: "x"}: "a"}, undecided, undecided},
-	} {
-		for key, want := range map[pod.Key]string{claim: c.mine, other: c.their} {
-			v, err := Bound(both, key, func(of pod.Key) string { return c.had[of] })
-			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || err == nil && v.Name != "a" {
-				t.Errorf("%s had it: %s: %v, %v, want %q", name, key, v, err, want)
-			}
-		}
-	}
-}
-
 func TestBound(t *testing.T) {
 	t.Parallel()
 	class := func(name string) *string { return &name }
@@ -119,7 +91,7 @@ func TestBound(t *testing.T) {
 			all.Claims[claim].Spec.Resources.Requests = size("3Gi")
 		}, err: "its capacity is 2Gi, and the claim requests 3Gi"},
 	} {
-		v, err := Bound(documents(c.change), claim, nothing)
+		v, err := Bound(documents(c.change), claim)
 		got := ""
 		if v != nil {
 			got = v.Name

@@ -48,7 +48,7 @@ func (p *Provisioner) Bound(
 	case found && made.Handle != "":
 		return made.persistentVolume(), nil
 	}
-	bound, err := persistent.Bound(in.Objects, key, p.had)
+	bound, err := persistent.Bound(in.Objects, key)
 	switch {
 	case err != nil || !make:
 		return bound, err
@@ -84,12 +84,6 @@ func (p *Provisioner) Bound(
 		return nil, err
 	}
 	return made.persistentVolume(), nil
-}
-
-// had returns the name of the PersistentVolume that a claim had last; "" if it had none, or if that cannot be read.
-func (p *Provisioner) had(claim pod.Key) string {
-	b, _, _ := ReadBinding(p.Dirs, claim)
-	return b.Name
 }
 
 // wanted returns what a driver is to be asked for; without a driver if the claim is a directory, or nothing more is

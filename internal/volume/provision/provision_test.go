@@ -369,27 +369,6 @@ func TestNotNow(t *testing.T) {
 	}
 }
 
-// TestTheFirstKeepsIt: another claim that names the PersistentVolume of a claim does not stop that one's pods.
-func TestTheFirstKeepsIt(t *testing.T) {
-	m := newMachine(t)
-	naming := func() *v1.PersistentVolumeClaim {
-		return &v1.PersistentVolumeClaim{Spec: v1.PersistentVolumeClaimSpec{VolumeName: "named"}}
-	}
-	other := pod.Key{Namespace: claim.Namespace, Name: "other"}
-	pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "named"}}
-	m.objects.Volumes = map[string]*v1.PersistentVolume{"named": pv}
-	m.objects.Claims = map[pod.Key]*v1.PersistentVolumeClaim{claim: naming(), other: naming()}
-	m.fails("it can have one")
-	delete(m.objects.Claims, other)
-	if v, err := m.bound("a"); v != pv || err != nil {
-		t.Errorf("%v, %v", v, err)
-	}
-	m.objects.Claims[other] = naming()
-	if v, err := m.bound("a"); v != pv || err != nil {
-		t.Errorf("beside another claim: %v, %v", v, err)
-	}
-}
-
 // TestDamaged: a record that cannot be read is no reason to make another volume.
 func TestDamaged(t *testing.T) {
 	m := newMachine(t)
