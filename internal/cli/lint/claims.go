@@ -10,30 +10,61 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/pod/storageclass"
 	"podrun.io/podrun/internal/volume/persistent"
 )
 
-// waits returns a warning for each claim of a pod for which the pod would wait when it starts, by what the documents
-// say. serve accepts such a pod, for another manifest may be added. All is set if there are all documents: else what is
-// not there may be in another manifest.
-func waits(desired manifest.Desired, all bool) (warnings []manifest.FieldError) {
+// claims returns a warning for each claim of a pod for which the pod would wait when it starts, or that is probably
+// mistyped, by what the documents say. serve accepts such a pod, for another manifest may be added. All is set if there
+// are all documents: else what is not there may be in another manifest.
+func claims(desired manifest.Desired, lines *texts, all, storage bool) (warnings []manifest.FieldError) {
 	for _, key := range slices.SortedFunc(maps.Keys(desired.Pods), pod.Key.Compare) {
 		p := desired.Pods[key]
 		for i, v := range p.Spec.Volumes {
 			if v.PersistentVolumeClaim == nil {
 				continue
 			}
+			e := manifest.FieldError{File: manifest.OriginOf(p).Path, Key: key}
 			if err := claimed(desired.Objects, p, &v, all); err != nil {
-				warnings = append(warnings, manifest.FieldError{
-					File: manifest.OriginOf(p).Path, Field: fmt.Sprintf("spec.volumes[%d].persistentVolumeClaim", i),
-					Message: fmt.Sprintf("the pod %s will wait: %v", key, err), Key: key,
-				})
+				e.Field, e.Line = lines.volume(p, i, "persistentVolumeClaim")
+				e.Message = fmt.Sprintf("the pod %s will wait: %v", key, err)
+			} else if all && storage {
+				e.Field, e.Line = lines.volume(p, i, "persistentVolumeClaim.claimName")
+				claim := pod.Key{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}
+				e.Message = unknown(desired.Objects, claim)
+			}
+			if e.Message != "" {
+				warnings = append(warnings, e)
 			}
 		}
 	}
 	return warnings
+}
+
+// unknown returns what is to be said of a claim that no document has; "" if one has it, or may have it.
+func unknown(objects pod.Objects, claim pod.Key) string {
+	names := []string{}
+	for key := range objects.Claims {
+		if key.Namespace == claim.Namespace {
+			names = append(names, key.Name)
+		}
+	}
+	for _, v := range objects.Volumes {
+		if ref := v.Spec.ClaimRef; ref != nil && ref.Namespace == claim.Namespace {
+			names = append(names, ref.Name)
+		}
+	}
+	if objects.Partial || slices.Contains(names, claim.Name) {
+		return ""
+	}
+	message := fmt.Sprintf("no document has the claim %q: it is a directory", claim.Name)
+	slices.Sort(names)
+	if near, _ := decode.Nearest(claim.Name, names); near != "" {
+		message += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return message
 }
 
 // claimed returns why a pod waits for the volume of its claim; nil if nothing is known of that.
@@ -90,4 +121,17 @@ func isDirectory(paths []string) bool {
 		info, err := os.Stat(path)
 		return err == nil && info.IsDir()
 	})
+}
+
+// hasStorage reports whether there are documents of claims or of what they may have: then a claim is probably no
+// directory.
+func hasStorage(sources manifest.Sources) bool {
+	for _, s := range sources.Last {
+		if slices.ContainsFunc(s.Objects, func(o manifest.Object) bool {
+			return o.Claim != nil || o.Volume != nil || o.Class != nil
+		}) {
+			return true
+		}
+	}
+	return false
 }

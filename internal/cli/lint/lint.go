@@ -5,6 +5,7 @@
 package lint
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -19,6 +20,7 @@ import (
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/manifest/podsecurity"
 	"podrun.io/podrun/internal/manifest/source/file"
 	"podrun.io/podrun/internal/manifest/support"
@@ -64,6 +66,10 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 	sources := manifest.Sources{}
 	displayed := map[string]string{manifest.Stdin: "stdin"}
 	f := &Findings{Pods: []validPod{}, Errors: []manifest.FieldError{}}
+	lines := &texts{stdin: &bytes.Buffer{}, read: map[string][]*decode.Document{}}
+	if o.Stdin != nil {
+		o.Stdin = io.TeeReader(o.Stdin, lines.stdin)
+	}
 	for _, path := range paths {
 		s := o.snapshot(ctx, path)
 		if s.Err != nil {
@@ -120,8 +126,10 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 		}
 		f.Warnings = append(f.Warnings, err.Error())
 	}
-	for _, err := range waits(desired, isDirectory(paths)) {
-		err.File = renamed(displayed, err.File)
+	for _, err := range claims(desired, lines, isDirectory(paths), hasStorage(sources)) {
+		if err.File = renamed(displayed, err.File); err.File == manifest.Stdin {
+			err.File = "stdin"
+		}
 		f.Warnings = append(f.Warnings, err.Error())
 	}
 	f.rename(displayed)
