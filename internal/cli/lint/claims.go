@@ -16,31 +16,71 @@ import (
 	"podrun.io/podrun/internal/volume/persistent"
 )
 
-// claims returns a warning for each claim of a pod for which the pod would wait when it starts, or that is probably
-// mistyped, by what the documents say. serve accepts such a pod, for another manifest may be added. All is set if there
-// are all documents: else what is not there may be in another manifest.
-func claims(desired manifest.Desired, lines *texts, all, storage bool) (warnings []manifest.FieldError) {
-	for _, key := range slices.SortedFunc(maps.Keys(desired.Pods), pod.Key.Compare) {
-		p := desired.Pods[key]
+// documents are what was read. serve accepts a pod that would wait by them, for another manifest may be added.
+type documents struct {
+	manifest.Desired
+	// all is set if there are all documents: else what is not there may be in another manifest. objects is set if
+	// there are objects beside the pods, and storage if they are claims, or of what claims may have.
+	all, objects, storage bool
+}
+
+// volumes returns a warning for each volume of a pod for which the pod would wait when it starts, or whose claim is
+// probably mistyped, by what the documents say.
+func (d documents) volumes(lines *texts) (warnings []manifest.FieldError) {
+	for _, key := range slices.SortedFunc(maps.Keys(d.Pods), pod.Key.Compare) {
+		p := d.Pods[key]
 		for i, v := range p.Spec.Volumes {
-			if v.PersistentVolumeClaim == nil {
-				continue
-			}
 			e := manifest.FieldError{File: manifest.OriginOf(p).Path, Key: key}
-			if err := claimed(desired.Objects, p, &v, all); err != nil {
-				e.Field, e.Line = lines.volume(p, i, "persistentVolumeClaim")
+			field, err := "persistentVolumeClaim", error(nil)
+			switch c := v.PersistentVolumeClaim; {
+			case v.CSI != nil:
+				field, err = "csi", d.inline(p, v.CSI)
+			case c == nil:
+				continue
+			default:
+				err = d.claimed(p, &v)
+			}
+			if err != nil {
 				e.Message = fmt.Sprintf("the pod %s will wait: %v", key, err)
-			} else if all && storage {
-				e.Field, e.Line = lines.volume(p, i, "persistentVolumeClaim.claimName")
-				claim := pod.Key{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}
-				e.Message = unknown(desired.Objects, claim)
+			} else if c := v.PersistentVolumeClaim; c != nil && d.all && d.storage {
+				field = "persistentVolumeClaim.claimName"
+				e.Message = unknown(d.Objects, pod.Key{Namespace: p.Namespace, Name: c.ClaimName})
 			}
 			if e.Message != "" {
+				e.Field, e.Line = lines.volume(p, i, field)
 				warnings = append(warnings, e)
 			}
 		}
 	}
 	return warnings
+}
+
+// inline returns why a pod waits for an inline volume; nil if nothing is known of that.
+func (d documents) inline(p *v1.Pod, s *v1.CSIVolumeSource) error {
+	if err := persistent.Refused(d.Objects.CSIDrivers[s.Driver], true); err != nil || s.NodePublishSecretRef == nil {
+		return err
+	}
+	return d.secret(&v1.SecretReference{Namespace: p.Namespace, Name: s.NodePublishSecretRef.Name})
+}
+
+// driven returns why a driver's volume is not made ready; nil if nothing is known of that.
+func (d documents) driven(s *v1.CSIPersistentVolumeSource) error {
+	err := persistent.Refused(d.Objects.CSIDrivers[s.Driver], false)
+	for _, ref := range []*v1.SecretReference{s.NodePublishSecretRef, s.NodeStageSecretRef} {
+		if err == nil {
+			err = d.secret(ref)
+		}
+	}
+	return err
+}
+
+// secret returns an error if there is no Secret to which a volume refers.
+func (d documents) secret(ref *v1.SecretReference) error {
+	if !d.all || !d.objects || d.Objects.Partial {
+		return nil
+	}
+	_, err := persistent.SecretOf(d.Objects, ref)
+	return err
 }
 
 // unknown returns what is to be said of a claim that no document has; "" if one has it, or may have it.
@@ -68,7 +108,8 @@ func unknown(objects pod.Objects, claim pod.Key) string {
 }
 
 // claimed returns why a pod waits for the volume of its claim; nil if nothing is known of that.
-func claimed(objects pod.Objects, p *v1.Pod, v *v1.Volume, all bool) error {
+func (d documents) claimed(p *v1.Pod, v *v1.Volume) error {
+	objects, all := d.Objects, d.all
 	key := pod.Key{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}
 	claim := objects.Claims[key]
 	volume, err := persistent.Bound(objects, key)
@@ -80,6 +121,11 @@ func claimed(objects pod.Objects, p *v1.Pod, v *v1.Volume, all bool) error {
 		return nil
 	case volume != nil:
 		block = persistent.IsBlock(volume.Spec.VolumeMode)
+		if source := volume.Spec.CSI; source != nil {
+			if err := d.driven(source); err != nil {
+				return err
+			}
+		}
 	case claim != nil:
 		block = persistent.IsBlock(claim.Spec.VolumeMode)
 		if err := classed(objects, claim); err != nil && all {
@@ -111,6 +157,8 @@ func classed(objects pod.Objects, claim *v1.PersistentVolumeClaim) error {
 			"directory", claim.Name, *name)
 	case persistent.IsBlock(claim.Spec.VolumeMode) && (class == nil || !class.IsDriver()):
 		return errors.New("the claim has volumeMode Block, and no PersistentVolume or driver")
+	case class != nil && class.IsDriver():
+		return persistent.Refused(objects.CSIDrivers[class.Provisioner], false)
 	}
 	return nil
 }
@@ -123,15 +171,14 @@ func isDirectory(paths []string) bool {
 	})
 }
 
-// hasStorage reports whether there are documents of claims or of what they may have: then a claim is probably no
-// directory.
-func hasStorage(sources manifest.Sources) bool {
+// documentsOf returns what was read of paths.
+func documentsOf(desired manifest.Desired, sources manifest.Sources, paths []string) documents {
+	d := documents{Desired: desired, all: isDirectory(paths)}
 	for _, s := range sources.Last {
-		if slices.ContainsFunc(s.Objects, func(o manifest.Object) bool {
+		d.objects = d.objects || len(s.Objects) > 0
+		d.storage = d.storage || slices.ContainsFunc(s.Objects, func(o manifest.Object) bool {
 			return o.Claim != nil || o.Volume != nil || o.Class != nil
-		}) {
-			return true
-		}
+		})
 	}
-	return false
+	return d
 }

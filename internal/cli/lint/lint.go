@@ -126,7 +126,7 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 		}
 		f.Warnings = append(f.Warnings, err.Error())
 	}
-	for _, err := range claims(desired, lines, isDirectory(paths), hasStorage(sources)) {
+	for _, err := range documentsOf(desired, sources, paths).volumes(lines) {
 		if err.File = renamed(displayed, err.File); err.File == manifest.Stdin {
 			err.File = "stdin"
 		}

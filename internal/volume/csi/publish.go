@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/volume/csi/wire"
+	"podrun.io/podrun/internal/volume/persistent"
 )
 
 const (
@@ -76,24 +76,10 @@ func (r Request) readOnly() bool { return r.Source.ReadOnly != nil && *r.Source.
 
 // refused returns an error if the volume cannot be asked for, or the CSIDriver document forbids it.
 func (r Request) refused() error {
-	if r.Driver == nil || r.Lacks != nil {
-		return r.Lacks // without a document the driver answers for itself
+	if r.Lacks != nil {
+		return r.Lacks
 	}
-	spec := r.Driver.Spec
-	switch inline := r.Persistent == nil; {
-	case !inline && !slices.Contains(spec.VolumeLifecycleModes, pod.VolumePersistent):
-		return fmt.Errorf("the CSIDriver %s has no volumeLifecycleMode Persistent, which PersistentVolumes need", r.Driver.Name)
-	case !inline && (spec.AttachRequired == nil || *spec.AttachRequired):
-		return fmt.Errorf("the CSIDriver %s has attachRequired, which is true if it is left out: its controller attaches "+
-			"volumes to machines, and podrun calls none", r.Driver.Name)
-	case inline && !slices.Contains(spec.VolumeLifecycleModes, pod.VolumeEphemeral):
-		return fmt.Errorf("the CSIDriver %s has no volumeLifecycleMode Ephemeral, which inline volumes need", r.Driver.Name)
-	}
-	if len(spec.TokenRequests) > 0 {
-		return fmt.Errorf("the CSIDriver %s requests tokens of service accounts, and there is no API server to issue them",
-			r.Driver.Name)
-	}
-	return nil
+	return persistent.Refused(r.Driver, r.Persistent == nil)
 }
 
 // Publish makes a driver mount the volume, unless it has, and returns where. An error may be temporary, and a later

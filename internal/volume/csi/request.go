@@ -15,7 +15,8 @@ func InlineRequest(in pod.Inside, volume *v1.Volume) Request {
 	s := volume.CSI
 	r := Request{Pod: in.Pod, Volume: volume.Name, Source: s, Driver: in.Objects.CSIDrivers[s.Driver]}
 	if ref := s.NodePublishSecretRef; ref != nil {
-		r.Secrets, r.Lacks = SecretOf(in.Objects, &v1.SecretReference{Namespace: in.Pod.Namespace, Name: ref.Name})
+		of := &v1.SecretReference{Namespace: in.Pod.Namespace, Name: ref.Name}
+		r.Secrets, r.Lacks = persistent.SecretOf(in.Objects, of)
 	}
 	return r
 }
@@ -37,29 +38,13 @@ func PersistentRequest(in pod.Inside, volume *v1.Volume, pv *v1.PersistentVolume
 			MountOptions: pv.Spec.MountOptions, Block: persistent.IsBlock(pv.Spec.VolumeMode),
 		},
 	}
-	r.Secrets, r.Lacks = SecretOf(in.Objects, s.NodePublishSecretRef)
+	r.Secrets, r.Lacks = persistent.SecretOf(in.Objects, s.NodePublishSecretRef)
 	if r.Lacks == nil {
-		r.Persistent.StageSecrets, r.Lacks = SecretOf(in.Objects, s.NodeStageSecretRef)
+		r.Persistent.StageSecrets, r.Lacks = persistent.SecretOf(in.Objects, s.NodeStageSecretRef)
 	}
 	if slices.ContainsFunc(in.Pod.Spec.Volumes, func(o v1.Volume) bool { return o.CSI != nil && o.Name == pv.Name }) {
 		// Drivers are told of a path that has one of these names, and not which.
 		r.Lacks = fmt.Errorf("the pod has an inline volume with the name of the PersistentVolume, %q", pv.Name)
 	}
 	return r
-}
-
-// SecretOf returns the data of a Secret to which a volume refers; nil if it refers to none.
-func SecretOf(all pod.Objects, ref *v1.SecretReference) (map[string]string, error) {
-	if ref == nil {
-		return nil, nil
-	}
-	secret := all.Secrets[pod.Key{Namespace: ref.Namespace, Name: ref.Name}]
-	if secret == nil {
-		return nil, fmt.Errorf("secret %q not found", ref.Name)
-	}
-	data := map[string]string{}
-	for key, value := range secret.Data {
-		data[key] = string(value)
-	}
-	return data, nil
 }

@@ -1,4 +1,5 @@
-// Package persistent finds the PersistentVolume of a claim. It is pure: it knows documents, and not what is mounted.
+// Package persistent finds the PersistentVolume of a claim, and says what the documents of a CSI driver forbid. It is
+// pure: it knows documents, and not what is mounted.
 //
 // Unlike in Kubernetes no controller chooses a volume for a claim: one of the two documents names the other.
 //

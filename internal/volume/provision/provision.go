@@ -136,7 +136,7 @@ func (p *Provisioner) create(ctx context.Context, in pod.Inside, volume *v1.Volu
 	r.Source.VolumeAttributes = v.Parameters
 	r.Secrets = nil
 	if r.Lacks == nil {
-		r.Secrets, r.Lacks = csi.SecretOf(in.Objects, v.ControllerSecret)
+		r.Secrets, r.Lacks = persistent.SecretOf(in.Objects, v.ControllerSecret)
 	}
 	name := ""
 	return csi.Creation{
