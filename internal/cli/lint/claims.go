@@ -112,7 +112,7 @@ func (d documents) claimed(p *v1.Pod, v *v1.Volume) error {
 	objects, all := d.Objects, d.all
 	key := pod.Key{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}
 	claim := objects.Claims[key]
-	volume, err := persistent.Bound(objects, key)
+	volume, err := persistent.Bound(objects, key, nil)
 	var block bool
 	switch {
 	case err != nil && all:

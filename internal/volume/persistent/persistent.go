@@ -17,9 +17,13 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
+// Recorded reports whether a claim has used a PersistentVolume by the machine's records.
+type Recorded func(claim pod.Key, volume string) (bool, error)
+
 // Bound returns the PersistentVolume that a claim has; nil if it has none, and is a directory. An error is that it
-// should have one, and cannot.
-func Bound(all pod.Objects, claim pod.Key) (*v1.PersistentVolume, error) {
+// should have one, and cannot. Of several claims that name one, that which has it by the records keeps it: a new
+// document does not stop what works. recorded may be nil: nothing is known of records.
+func Bound(all pod.Objects, claim pod.Key, recorded Recorded) (*v1.PersistentVolume, error) {
 	document := all.Claims[claim]
 	if document == nil || document.Spec.VolumeName == "" {
 		volume, err := referring(all, claim)
@@ -39,9 +43,8 @@ func Bound(all pod.Objects, claim pod.Key) (*v1.PersistentVolume, error) {
 		if key := (pod.Key{Namespace: ref.Namespace, Name: ref.Name}); key != claim {
 			return nil, fmt.Errorf("the PersistentVolume %q is for the claim %s, not for %s", name, key, claim)
 		}
-	} else if other := rival(all, claim, name); other != nil {
-		return nil, fmt.Errorf("the claims %s and %s name the PersistentVolume %q, and it can have one; its claimRef says which",
-			claim, other, name)
+	} else if err := contested(all, claim, name, recorded); err != nil {
+		return nil, err
 	}
 	return fit(volume, document)
 }
@@ -77,12 +80,36 @@ func referring(all pod.Objects, claim pod.Key) (*v1.PersistentVolume, error) {
 	return nil, fmt.Errorf("the PersistentVolumes %q and %q are both for the claim %s", names[0], names[1], claim)
 }
 
-// rival returns another claim that names the same PersistentVolume; nil if there is none.
-func rival(all pod.Objects, claim pod.Key, volume string) *pod.Key {
+// contested returns why a claim cannot have the PersistentVolume that it names, since other claims name it too.
+func contested(all pod.Objects, claim pod.Key, volume string, recorded Recorded) error {
+	var rivals, users []pod.Key
 	for _, key := range slices.SortedFunc(maps.Keys(all.Claims), pod.Key.Compare) {
 		if key != claim && all.Claims[key].Spec.VolumeName == volume {
-			return &key
+			rivals = append(rivals, key)
 		}
+	}
+	if len(rivals) == 0 {
+		return nil
+	}
+	for _, key := range append(slices.Clone(rivals), claim) {
+		if recorded == nil {
+			break
+		}
+		used, err := recorded(key, volume)
+		if err != nil {
+			return err // it may be that claim's
+		}
+		if used {
+			users = append(users, key)
+		}
+	}
+	switch {
+	case len(users) != 1:
+		return fmt.Errorf("the claims %s and %s name the PersistentVolume %q, and it can have one; its claimRef says which",
+			claim, rivals[0], volume)
+	case users[0] != claim:
+		return fmt.Errorf("the PersistentVolume %q is the claim %s's, which has used it; it cannot be that of %s too",
+			volume, users[0], claim)
 	}
 	return nil
 }

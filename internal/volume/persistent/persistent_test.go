@@ -1,6 +1,8 @@
 package persistent
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,13 +93,42 @@ func TestBound(t *testing.T) {
 			all.Claims[claim].Spec.Resources.Requests = size("3Gi")
 		}, err: "its capacity is 2Gi, and the claim requests 3Gi"},
 	} {
-		v, err := Bound(documents(c.change), claim)
+		v, err := Bound(documents(c.change), claim, nil)
 		got := ""
 		if v != nil {
 			got = v.Name
 		}
 		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: %q, %v; want %q, %q", name, got, err, c.want, c.err)
+		}
+	}
+}
+
+// TestRecorded: of two claims that name one volume that which has used it keeps it.
+func TestRecorded(t *testing.T) {
+	t.Parallel()
+	other := pod.Key{Namespace: "ns", Name: "a"}
+	both := documents(func(all pod.Objects) { all.Claims[claim], all.Claims[other] = naming("a"), naming("a") })
+	const each = `name the PersistentVolume "a", and it can have one`
+	for name, c := range map[string]struct {
+		users     []pod.Key
+		unread    error
+		mine, its string // the errors of claim and other
+	}{
+		"the first":  {users: []pod.Key{claim}, its: `the PersistentVolume "a" is the claim ns/data's, which has used it; it cannot be that of ns/a too`},
+		"the second": {users: []pod.Key{other}, mine: `the PersistentVolume "a" is the claim ns/a's`},
+		"both":       {users: []pod.Key{claim, other}, mine: each, its: each},
+		"neither":    {mine: each, its: each},
+		"unread":     {users: []pod.Key{claim}, unread: errors.New("damaged"), mine: "damaged", its: "damaged"},
+	} {
+		recorded := func(key pod.Key, volume string) (bool, error) {
+			return volume == "a" && slices.Contains(c.users, key), c.unread
+		}
+		for key, want := range map[pod.Key]string{claim: c.mine, other: c.its} {
+			v, err := Bound(both, key, recorded)
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || err == nil && v.Name != "a" {
+				t.Errorf("%s: %s: %v, %v; want %q", name, key, v, err, want)
+			}
 		}
 	}
 }

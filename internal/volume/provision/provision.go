@@ -48,7 +48,10 @@ func (p *Provisioner) Bound(
 	case found && made.Handle != "":
 		return made.persistentVolume(), nil
 	}
-	bound, err := persistent.Bound(in.Objects, key)
+	bound, err := persistent.Bound(in.Objects, key, func(claim pod.Key, volume string) (bool, error) {
+		b, _, err := ReadBinding(p.Dirs, claim)
+		return b.Name == volume, err
+	})
 	switch {
 	case err != nil || !make:
 		return bound, err
