@@ -26,9 +26,12 @@ var (
 	}
 )
 
-const headerFlag = "manifest-url-header"
+const (
+	headerFlag  = "manifest-url-header"
+	pluginsFlag = "plugins"
+)
 
-// settings returns the flags that another process needs to read the same manifests.
+// settings returns the flags that another process needs to read the same manifests, and whether plugins can register.
 func (s *Sources) settings(f *pflag.FlagSet, nodeName string) sources.Settings {
 	all := sources.Settings{"node-name": {nodeName}}
 	for _, name := range append(slices.Clone(whereFlags), meaningFlags...) {
@@ -46,6 +49,9 @@ func (s *Sources) settings(f *pflag.FlagSet, nodeName string) sources.Settings {
 			}
 		}
 		all[name] = values
+	}
+	if f.Changed(pluginsFlag) {
+		all[pluginsFlag] = []string{f.Lookup(pluginsFlag).Value.String()}
 	}
 	for range s.urlHeaders {
 		all[headerFlag] = append(all[headerFlag], "")
@@ -89,6 +95,12 @@ func adopt(f *pflag.FlagSet, from sources.Settings) (unlike error) {
 func NoSuffix(dirs layout.Dirs) bool {
 	settings, _ := sources.ReadSettings(dirs) // unreadable: as by default
 	return slices.Equal(settings["no-node-suffix"], []string{"true"})
+}
+
+// HasPlugins reports whether plugins can register with the serve that runs, or ran last.
+func HasPlugins(dirs layout.Dirs) bool {
+	settings, err := sources.ReadSettings(dirs)
+	return err != nil || slices.Equal(settings[pluginsFlag], []string{"true"}) // unreadable: nobody is sent astray
 }
 
 // AsServe returns the options by which the serve that runs, or ran last, reads its manifests. ok is false if none ran,

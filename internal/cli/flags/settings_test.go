@@ -89,3 +89,30 @@ func TestSettingsOfServe(t *testing.T) {
 		t.Errorf("as serve: %+v, %t, %v", o, ok, err)
 	}
 }
+
+// TestHasPlugins: whether plugins can register with serve is known to other commands.
+func TestHasPlugins(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want bool
+	}{{nil, false}, {[]string{"--plugins"}, true}, {[]string{"--plugins=false"}, false}} {
+		var s Sources
+		f := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+		s.Add(f)
+		f.Bool("plugins", false, "")
+		if err := f.Parse(c.args); err != nil {
+			t.Fatal(err)
+		}
+		dirs := layout.Dirs{Run: t.TempDir()}
+		if HasPlugins(dirs) {
+			t.Error("no serve has run")
+		}
+		if err := s.settings(f, "n").Save(dirs); err != nil {
+			t.Fatal(err)
+		}
+		if got := HasPlugins(dirs); got != c.want {
+			t.Errorf("%v: %v", c.args, got)
+		}
+	}
+}

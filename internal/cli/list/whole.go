@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/status/plugins"
@@ -160,5 +161,9 @@ func (l *Lister) plugins(o Options) error {
 			return row
 		},
 	})
+	if len(all) == 0 && o.Format.Tabular() && !flags.HasPlugins(l.Reader.Dirs) {
+		_, hinted := fmt.Fprintln(l.Streams.ErrOut, "hint: plugins register with podrun serve only if it runs with --plugins")
+		err = errors.Join(err, hinted)
+	}
 	return errors.Join(err, unread)
 }

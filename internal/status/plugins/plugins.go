@@ -100,11 +100,13 @@ func (p Plugin) pods() (all []string) {
 	return all
 }
 
-// Pods returns the pods that have devices or volumes of the plugin, sorted.
+// Pods returns the pods that have devices or volumes of the plugin, sorted; not those that are gone.
 func (p Plugin) Pods() []string {
 	all := p.pods()
 	for _, v := range p.Volumes {
-		all = append(all, v.Pod)
+		if v.Status != Unpublishing {
+			all = append(all, v.Pod)
+		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

@@ -77,7 +77,7 @@ func TestList(t *testing.T) {
 	if csi.Status != Connected || len(csi.Volumes) != 1 || csi.Volumes[0].Status != Published {
 		t.Errorf("%+v", csi)
 	}
-	if lost.Status != Disconnected || len(lost.Volumes) != 1 || lost.Volumes[0].Status != Unpublishing {
+	if lost.Status != Disconnected || len(lost.Volumes) != 1 || lost.Volumes[0].Status != Unpublishing || len(lost.Pods()) != 0 || len(csi.Pods()) != 1 {
 		t.Errorf("%+v", lost)
 	}
 }
