@@ -120,7 +120,7 @@ var rooms = map[string]room{
 	"internal/event":                       {imports: "pod checkpoint/layout sys sys/errtext sys/excerpt", pureFiles: "record.go"},
 	"internal/probe":                       {imports: "pod oci/env runtime sys/excerpt", pureFiles: "tally.go"},
 	"internal/reconcile":                   {imports: "pod plan manifest reconcile/admission reconcile/eviction reconcile/execute reconcile/lifecycle reconcile/publish reconcile/pull reconcile/record reconcile/revision relist runtime", pureFiles: "next.go"},
-	"internal/reconcile/admission":         {imports: "pod plan runtime"},
+	"internal/reconcile/admission":         {imports: "manifest/decode pod plan runtime"},
 	"internal/reconcile/revision":          {imports: "pod plan manifest runtime", pureFiles: "state.go"},
 	"internal/reconcile/record":            {imports: "pod plan runtime reconcile/revision sys/errtext"},
 	"internal/reconcile/lifecycle":         {imports: "pod plan probe runtime reconcile/record reconcile/revision"},

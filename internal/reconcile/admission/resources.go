@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 )
@@ -104,8 +106,24 @@ func (r *Resources) machine(requests v1.ResourceList) plan.Machine {
 			m.Why[name] = fmt.Sprintf("this node's --node-config does not have %s, and podrun runs without device "+
 				"plugins (serve --plugins)", name)
 		}
+		m.Why[name] += near(name, m.Has)
 	}
 	return m
+}
+
+// near says which device of the machine was probably meant by the name of one that it does not have; "" if none was.
+func near(name v1.ResourceName, has v1.ResourceList) string {
+	var names []string
+	for other := range has {
+		if pod.IsDevice(other) {
+			names = append(names, string(other))
+		}
+	}
+	slices.Sort(names)
+	if meant, _ := decode.Nearest(string(name), names); meant != "" {
+		return fmt.Sprintf("; did you mean %s?", meant)
+	}
+	return ""
 }
 
 // CPUs returns the CPUs that the containers of p are to run on, and notifies w when those that it shares with other

@@ -34,6 +34,14 @@ func TestWhyThereIsNoDevice(t *testing.T) {
 	}{
 		{nil, nil, "this node's --node-config does not have example.com/gpu, and podrun runs without device plugins (serve --plugins)", true},
 		{nil, offer{}, "neither this node's --node-config nor a device plugin (--plugins) has example.com/gpu", false},
+		{
+			v1.ResourceList{v1.ResourceCPU: one[gpu], "example.com/fpga": one[gpu]}, offer{"example.com/gup": {Usable: 1}, "example.org/other": {}},
+			"neither this node's --node-config nor a device plugin (--plugins) has example.com/gpu; did you mean example.com/gup?", false,
+		},
+		{
+			v1.ResourceList{"example.com/gpus": one[gpu]}, nil, "this node's --node-config does not have example.com/gpu, and podrun runs " +
+				"without device plugins (serve --plugins); did you mean example.com/gpus?", true,
+		},
 		{nil, offer{gpu: {Usable: 1, Unhealthy: 2, Lost: time.Unix(0, 0).UTC()}}, "the device plugin of example.com/gpu is not connected since 1970-01-01T00:00:00Z", false},
 		{nil, offer{gpu: {Usable: 1, Unhealthy: 2}}, "Node didn't have enough resource: example.com/gpu, requested: 1, used: 1, capacity: 1; unhealthy: 2", false},
 		{one, nil, "Node didn't have enough resource: example.com/gpu, requested: 1, used: 1, capacity: 1", true},
