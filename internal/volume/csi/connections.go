@@ -34,6 +34,8 @@ const (
 	redial = time.Second
 	// mostNodeID is CSI's limit for a driver's name for a machine, in bytes.
 	mostNodeID = 256
+	// mostRefused is how many refused drivers are remembered: whoever may register must not fill the memory.
+	mostRefused = 128
 )
 
 // Machine is where drivers are called, and where it is seen what they have mounted.
@@ -72,6 +74,7 @@ type connections struct {
 
 	mu      sync.Mutex
 	drivers map[string]*driver // by name
+	refused map[string]error   // why drivers were refused, by name
 }
 
 // driver is a driver that has registered.
@@ -108,6 +111,9 @@ func (c *connections) driver(name string) (*driver, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	with := c.drivers[name]
+	if err := c.refused[name]; with == nil && err != nil {
+		return nil, fmt.Errorf("the CSI driver %s was refused: %w", name, err)
+	}
 	if with == nil {
 		return nil, fmt.Errorf("the CSI driver %s has not registered", name)
 	}
@@ -130,6 +136,22 @@ func (c *connections) Register(ctx context.Context, name, endpoint string, versi
 	if why := pod.CSIDriverName(name); len(why) > 0 {
 		return fmt.Errorf("%w: its name %q: %s", pluginregistry.ErrRefused, name, strings.Join(why, "; "))
 	}
+	err := c.register(ctx, name, endpoint, versions)
+	c.mu.Lock()
+	delete(c.refused, name)
+	is := errors.Is(err, pluginregistry.ErrRefused) && len(c.refused) < mostRefused
+	if is {
+		c.refused[name] = err
+	}
+	c.mu.Unlock()
+	if is {
+		c.change() // who waits for it says why
+	}
+	return err
+}
+
+// register is Register for a driver whose name is one.
+func (c *connections) register(ctx context.Context, name, endpoint string, versions []string) error {
 	if !slices.ContainsFunc(versions, isVersion1) {
 		return fmt.Errorf("%w: its versions are %v, and 1.x are those that can be used", pluginregistry.ErrRefused, versions)
 	}

@@ -72,6 +72,7 @@ func New(o Options) *Drivers {
 	}
 	d.connections = &connections{
 		dirs: o.Dirs, dir: o.Dir, dial: o.Machine.Dial, change: d.change, log: o.Log, drivers: map[string]*driver{},
+		refused: map[string]error{},
 	}
 	return d
 }

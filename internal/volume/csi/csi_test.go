@@ -618,6 +618,31 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// TestWhyRefused: a pod that waits for a driver that was refused says why, until it has registered.
+func TestWhyRefused(t *testing.T) {
+	m := newMachine(t)
+	m.start()
+	refused := m.drivers.Register(t.Context(), driverName, filepath.Join(m.kubelet, "d.sock"), []string{"0.3.0"})
+	r := m.request("u1")
+	_, err := m.drivers.Publish(t.Context(), r)
+	want := "the CSI driver " + driverName + " was refused: the plugin cannot be used: its versions are [0.3.0], and 1.x are"
+	if refused == nil || err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, %v", refused, err)
+	}
+	select {
+	case <-m.changes:
+	default:
+		t.Error("who waits for it is not woken")
+	}
+	m.serve()
+	m.registered()
+	m.published(r)
+	m.kill()
+	if _, err := m.drivers.Publish(t.Context(), m.request("u2")); err == nil || strings.Contains(err.Error(), "refused") {
+		t.Errorf("after it was used: %v", err)
+	}
+}
+
 // TestRefused: a driver whose name is none is told so.
 func TestRefused(t *testing.T) {
 	m := newMachine(t)
