@@ -114,7 +114,7 @@ var rooms = map[string]room{
 	"internal/status/summary":              {pure: true, imports: "pod manifest"},
 	"internal/status/overview":             {imports: "manifest workload workload/cronjobs workload/jobs"},
 	"internal/status/plugins":              {imports: "checkpoint checkpoint/layout device device/plugins pluginregistry volume/csi"},
-	"internal/server":                      {imports: "manifest plan server/credentials server/sparkline stats/history status/overview status/summary sys"},
+	"internal/server":                      {imports: "manifest server/credentials server/sparkline stats/history status/overview status/summary sys"},
 	"internal/stats/history":               {},
 	"internal/stats":                       {imports: "cgroup sys oci stats/disk pod"},
 	"internal/event":                       {imports: "pod checkpoint/layout sys sys/errtext sys/excerpt", pureFiles: "record.go"},

@@ -8,9 +8,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/server/sparkline"
 	"podrun.io/podrun/internal/status/summary"
 )
@@ -82,18 +82,17 @@ func nodeOf(m Machine, used *kubelet.NodeStats, before *sparkline.Course, pods [
 	return d
 }
 
-// reserved says what the pods that have not ended request and are limited to; limits are of those pods that have one.
+// reserved says what the pods that have not ended request and are limited to. Containers without a limit count as
+// nothing.
 func reserved(pods []v1.Pod, name v1.ResourceName) string {
 	var requests, limits quantity.Quantity
 	for i := range pods {
 		if phase := pods[i].Status.Phase; phase == v1.PodSucceeded || phase == v1.PodFailed {
 			continue
 		}
-		request := plan.Requests(&pods[i])[name]
-		requests.Add(request)
-		if limit := podLimit(&pods[i], name); limit != nil {
-			limits.Add(*limit)
-		}
+		options := resourcehelper.PodResourcesOptions{}
+		requests.Add(resourcehelper.PodRequests(&pods[i], options)[name])
+		limits.Add(resourcehelper.PodLimits(&pods[i], options)[name])
 	}
 	show := func(what string, q quantity.Quantity) string {
 		switch {

@@ -94,7 +94,7 @@ func TestPageOfTheNode(t *testing.T) {
 	body := get("/")
 	for _, want := range []string{
 		"<dt>Node</dt><dd>node&lt;1&gt;: podrun v1.2.3, containerd 2.4.2, Linux 6.18\\x1b</dd>", "<dt>Up</dt><dd>podrun 2h, the machine 3d</dd>",
-		meter("CPU", 2000, 120) + "120m of 2000m; requests 100m; limits 500m</dd>", meter("Memory", 4<<30, 1<<30) + "1024Mi of 4096Mi; limits 1088Mi</dd>",
+		meter("CPU", 2000, 120) + "120m of 2000m; requests 100m; limits 1000m</dd>", meter("Memory", 4<<30, 1<<30) + "1024Mi of 4096Mi; limits 1152Mi</dd>",
 		meter("PIDs", 1000, 200) + "200 of 1000</dd>", meter("imagefs", 100<<20, 50<<20) + "50 % of 100Mi free</dd>",
 		meter("nodefs", 100<<20, 95<<20) + "5 % of 100Mi free, <strong class=\"pressed\">too little: disk pressure</strong></dd>",
 		`<p class="ill"><span class="state">Not well: 3 pods, 1 manifest, 2 plugins, relist: &lt;b&gt;\x1b[1m, disk: full</span></p>`,
