@@ -90,7 +90,7 @@ var errFault = errors.New("fault")
 const mortality = 150
 
 // hookMortality is in how many preStop hooks of a mortal process it is killed.
-const hookMortality = 4
+const hookMortality = 2
 
 // longestHang is more than any caller waits.
 const longestHang = 5 * time.Minute
