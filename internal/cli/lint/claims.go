@@ -31,14 +31,15 @@ func (d documents) volumes(lines *texts) (warnings []manifest.FieldError) {
 		p := d.Pods[key]
 		for i, v := range p.Spec.Volumes {
 			e := manifest.FieldError{File: manifest.OriginOf(p).Path, Key: key}
-			field, err := "persistentVolumeClaim", error(nil)
+			var field string
+			var err error
 			switch c := v.PersistentVolumeClaim; {
 			case v.CSI != nil:
 				field, err = "csi", d.inline(p, v.CSI)
 			case c == nil:
 				continue
 			default:
-				err = d.claimed(p, &v)
+				field, err = "persistentVolumeClaim", d.claimed(p, &v)
 			}
 			if err != nil {
 				e.Message = fmt.Sprintf("the pod %s will wait: %v", key, err)
