@@ -1,0 +1,129 @@
+package timeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// container is what was observed of a container.
+type container struct {
+	waits   *Span  // it waits, or has not been ready yet
+	ended   string // the ID of the last instance whose run was recorded
+	settled string // the ID of the last instance that was ready or has ended
+}
+
+// Observe records what a pod's new status tells: runs that have ended, probes and waiting. seen are the instances that
+// it was made of, whose times are exact, unlike those of the status; now is the time of the status.
+func (r *Recorder) Observe(p *v1.Pod, seen []pod.Container, now time.Time) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := pod.KeyOf(p)
+	if r.pods[key] == nil {
+		r.pods[key] = map[string]*container{}
+	}
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		c := r.pods[key][s.Name]
+		if c == nil {
+			c = &container{}
+			r.pods[key][s.Name] = c
+		}
+		r.ran(key, c, instance(seen, s.LastTerminationState.Terminated))
+		r.ran(key, c, instance(seen, s.State.Terminated))
+		want, is := r.open(p, c, &s, startOf(seen, s.ContainerID, now), now)
+		if c.waits != nil && (!is || c.waits.Kind != want.Kind || c.waits.Detail != want.Detail) {
+			c.waits.end(now)
+			c.waits = nil
+		}
+		if is && c.waits == nil {
+			c.waits = r.add(key, want)
+		}
+	}
+}
+
+// Gone records that nothing is left of a pod.
+func (r *Recorder) Gone(key pod.Key, now time.Time) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.pods[key] {
+		if c.waits != nil {
+			c.waits.end(now)
+		}
+	}
+	delete(r.pods, key)
+}
+
+// instance returns the instance of which t is the end, or nil.
+func instance(seen []pod.Container, t *v1.ContainerStateTerminated) *pod.Container {
+	if t == nil {
+		return nil
+	}
+	for i := range seen {
+		if seen[i].ID == pod.IDOf(t.ContainerID) {
+			return &seen[i]
+		}
+	}
+	return nil
+}
+
+// startOf returns when the instance with an ID began to run; now if that is not known.
+func startOf(seen []pod.Container, id string, now time.Time) time.Time {
+	for _, c := range seen {
+		if c.ID == pod.IDOf(id) && !c.StartedAt.IsZero() {
+			return c.StartedAt
+		}
+	}
+	return now
+}
+
+// ran records the run of an instance that has ended, once. One that began before the recorder did is left out: what
+// came before it is not known either.
+func (r *Recorder) ran(key pod.Key, c *container, of *pod.Container) {
+	if of == nil || of.ID == c.ended || of.FinishedAt.IsZero() || of.StartedAt.Before(r.began) {
+		return
+	}
+	c.ended, c.settled = of.ID, of.ID
+	s := Span{Container: of.Name, Kind: Run, Begin: of.StartedAt}
+	if of.ExitCode != 0 {
+		s.Error = fmt.Sprintf("exit code %d", of.ExitCode)
+	}
+	s.end(of.FinishedAt)
+	r.add(key, s)
+}
+
+// open returns the span that goes on for a container with the status s, if there is one. started is when its instance
+// began to run.
+func (r *Recorder) open(
+	p *v1.Pod, c *container, s *v1.ContainerStatus, started, now time.Time,
+) (open Span, is bool) {
+	switch {
+	case s.State.Waiting != nil && s.State.Waiting.Reason != "":
+		kind := Waiting
+		if strings.HasSuffix(s.State.Waiting.Reason, "BackOff") {
+			kind = Backoff
+		}
+		return Span{Container: s.Name, Kind: kind, Detail: cut(s.State.Waiting.Reason), Begin: now}, true
+	case s.State.Running == nil || pod.IDOf(s.ContainerID) == c.settled:
+		return Span{}, false
+	case s.Ready || !probed(pod.FindContainer(p, s.Name)):
+		c.settled = pod.IDOf(s.ContainerID)
+		return Span{}, false
+	}
+	return Span{Container: s.Name, Kind: Probe, Begin: later(started, r.began)}, true
+}
+
+// probed reports that a container is ready only after a probe has succeeded.
+func probed(c *v1.Container) bool {
+	return c != nil && (c.StartupProbe != nil || c.ReadinessProbe != nil)
+}

@@ -1,0 +1,217 @@
+package timeline
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var zero = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// span is a span of pod d/NAME from second begin to second end; end < 0: it goes on.
+func span(name, container string, kind Kind, begin, end float64) Span {
+	at := func(s float64) time.Time { return zero.Add(time.Duration(s * float64(time.Second))) }
+	s := Span{Namespace: "d", Pod: name, Container: container, Kind: kind, Begin: at(begin)}
+	if end >= 0 {
+		e := at(end)
+		s.End = &e
+	}
+	return s
+}
+
+// boot is the start of a database and of what waits for it.
+func boot() []Span {
+	failed := span("web", "app", Backoff, 13, 15)
+	failed.Error = "no <such> host"
+	all := []Span{
+		span("db", "", Sandbox, 0, 0.5), span("db", "db", Pull, 0.5, 4), span("db", "log", Pull, 0.5, 2),
+		span("web", "app", Waiting, 0, 10), span("db", "db", Start, 4, 4.4), span("db", "db", Probe, 4.3, 9),
+		span("web", "", Sandbox, 10, 10.5), span("web", "app", Start, 10.5, 11), span("web", "app", Run, 10.9, 13),
+		failed, span("web", "app", Probe, 15, -1),
+	}
+	all[3].Detail = "WaitingForPods"
+	return all
+}
+
+func critical(all []Span) (out []string) {
+	for _, s := range all {
+		if s.Critical {
+			out = append(out, s.Pod+" "+s.Container+" "+string(s.Kind))
+		}
+	}
+	return out
+}
+
+func TestPath(t *testing.T) {
+	all := boot()
+	Path(all, zero.Add(20*time.Second))
+	want := []string{
+		"db  sandbox", "db db pull", "web app waiting", "db db start", "db db probe", "web  sandbox", "web app start",
+		"web app run", "web app backoff", "web app probe",
+	}
+	if got := critical(all); !slices.Equal(got, want) {
+		t.Errorf("critical:\n%q, want\n%q", got, want)
+	}
+	empty := []Span{span("a", "", Sandbox, 1, 1), span("b", "", Sandbox, 1, 1)}
+	Path(empty, zero) // ends
+	Path(nil, zero)
+}
+
+func TestLastRun(t *testing.T) {
+	all := []Span{span("a", "", Sandbox, 0, 50), span("a", "a", Start, 20, 21), span("b", "", Sandbox, 109, 110),
+		span("c", "", Sandbox, 170, 171), span("c", "c", Probe, 171, -1)}
+	if got := LastRun(all, zero.Add(180*time.Second)); len(got) != 2 || got[0].Pod != "c" {
+		t.Errorf("the last run is %v", got)
+	}
+	if got := LastRun(all[:3], zero); len(got) != 3 {
+		t.Errorf("59 seconds without anything are the end of a run: %v", got)
+	}
+}
+
+func TestGolden(t *testing.T) {
+	all, now := boot(), zero.Add(20*time.Second)
+	Path(all, now)
+	data, err := JSON(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string][]byte{
+		"boot.svg": SVG(all, now), "boot.json": data, "boot.txt": []byte(Text(all, now)),
+	} {
+		file := filepath.Join("testdata", name)
+		if *update {
+			if err := os.WriteFile(file, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s (%v) is\n%s", name, err, got)
+		}
+	}
+}
+
+// TestHostileNames: names, details and errors of strangers are text, and nothing else.
+func TestHostileNames(t *testing.T) {
+	evil := "</text><script>alert(1)</script>\"'&\x1b[2J\x00\n\u202e]]>\xff"
+	s := Span{Namespace: evil, Pod: evil, Container: evil, Kind: Pull, Detail: evil, Error: evil, Begin: zero}
+	drawn := SVG([]Span{s}, zero)
+	d := xml.NewDecoder(bytes.NewReader(drawn))
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("not XML: %v\n%s", err, drawn)
+		}
+		if e, is := token.(xml.StartElement); is &&
+			!slices.Contains([]string{"svg", "style", "text", "g", "title", "rect"}, e.Name.Local) {
+			t.Errorf("element %s", e.Name.Local)
+		}
+	}
+	if text := Text([]Span{s}, zero); strings.ContainsAny(text, "\x1b\x00\u202e") || strings.Count(text, "\n") != 1 {
+		t.Errorf("text %q", text)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	r := New()
+	for range maxPod + 5 {
+		r.Begin(pod.Key{Namespace: "d", Name: "a"}, "", Start, "")(nil)
+	}
+	r.Begin(pod.Key{Namespace: "d", Name: "b"}, "", Start, strings.Repeat("x", 10000))(nil)
+	every := func(Span) bool { return true }
+	if got := r.Spans(every); len(got) != maxPod+1 || len(got[maxPod].Detail) > maxText+3 {
+		t.Errorf("%d spans of a pod are kept", len(got)-1)
+	}
+	for i := range maxAll + 100 {
+		r.Begin(pod.Key{Namespace: "d", Name: time.Duration(i / maxPod).String()}, "", Start, "")(nil)
+	}
+	if got := r.Spans(every); len(got) != maxAll || got[0].Pod == "a" {
+		t.Errorf("%d spans are kept, the first of %s", len(got), got[0].Pod)
+	}
+	if len(r.of) > maxAll/maxPod+1 {
+		t.Errorf("%d pods are counted", len(r.of))
+	}
+}
+
+func TestConcurrent(t *testing.T) {
+	r := New()
+	var running sync.WaitGroup
+	for range 8 {
+		running.Go(func() {
+			for range 300 {
+				end := r.Begin(pod.Key{Name: "a"}, "", Start, "")
+				r.Spans(func(Span) bool { return true })
+				end(errors.New("late"))
+			}
+		})
+	}
+	running.Wait()
+	var none *Recorder
+	none.Begin(pod.Key{}, "", Start, "")(nil)
+	none.Observe(nil, nil, zero)
+	none.Gone(pod.Key{}, zero)
+}
+
+// TestObserve: a container waits, runs until it is ready, crashes, backs off, and is gone.
+func TestObserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "a"}}
+		p.Spec.Containers = []v1.Container{{Name: "c", ReadinessProbe: &v1.Probe{}}}
+		var seen []pod.Container
+		show := func(s v1.ContainerStatus) {
+			time.Sleep(time.Second)
+			s.Name = "c"
+			p.Status.ContainerStatuses = []v1.ContainerStatus{s}
+			r.Observe(p, seen, time.Now())
+			r.Observe(p, seen, time.Now()) // the same again changes nothing
+		}
+		waits := func(reason string) v1.ContainerState {
+			return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason}}
+		}
+		runs := v1.ContainerState{Running: &v1.ContainerStateRunning{}}
+		show(v1.ContainerStatus{State: waits("ContainerCreating")})
+		seen = []pod.Container{{ID: "1", Name: "c", StartedAt: time.Now()}}
+		show(v1.ContainerStatus{State: runs, ContainerID: "containerd://1"})
+		show(v1.ContainerStatus{State: runs, ContainerID: "containerd://1", Ready: true})
+		show(v1.ContainerStatus{State: runs, ContainerID: "containerd://1"}) // not ready any more: no start
+		seen[0].FinishedAt, seen[0].ExitCode = time.Now(), 3
+		ended := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ContainerID: "containerd://1"}}
+		show(v1.ContainerStatus{State: waits("CrashLoopBackOff"), LastTerminationState: ended})
+		time.Sleep(time.Second)
+		r.Gone(pod.KeyOf(p), time.Now())
+		var got []string
+		for _, s := range r.Spans(func(Span) bool { return true }) {
+			got = append(got, string(s.Kind)+" "+s.End.Sub(s.Begin).String()+" "+s.Detail+s.Error)
+		}
+		want := []string{"waiting 1s ContainerCreating", "probe 2s ", "run 3s exit code 3", "backoff 1s CrashLoopBackOff"}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if len(r.pods) != 0 {
+			t.Error("a pod that is gone is still known")
+		}
+	})
+}
