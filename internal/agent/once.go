@@ -100,7 +100,7 @@ func (o Options) openOnce(ctx context.Context, as role) (*agent, error) {
 
 // once runs the desired set and closes the agent.
 func (a *agent) once(ctx context.Context, once OnceOptions, read *sources.Once, pods *result.Collector) result.Result {
-	a.loop.Removing = once.Removing
+	a.loop.Removing, a.loop.Timeline = once.Removing, once.Timeline
 	a.loop.Terminates = read.Recall(a.runtime.Store(), a.loop.Boot, a.loop.Wall, a.o.Log)
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

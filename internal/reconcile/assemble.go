@@ -35,16 +35,7 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 	}
 	w.failures = record.NewFailures(w.recorder, o.stuck(key), log)
 	w.measure = eviction.New(o.Disk, o.Data, &w.goroutines, log)
-	w.owner = &ownership{
-		key:       key,
-		owners:    o.Owners,
-		ends:      o.Terminates,
-		publisher: o.Publisher,
-		report:    o.Troubled,
-		mailbox:   w.mailbox,
-		recorder:  w.recorder,
-		log:       log,
-	}
+	w.owner = w.newOwnership()
 	w.life = lifecycle.New(lifecycle.Options{
 		Key:        key,
 		Prober:     o.Prober,
@@ -62,6 +53,7 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 		PreferLocal: o.PreferLocal,
 		Recorder:    w.recorder,
 		Failures:    w.failures,
+		Began:       o.Timeline.Of(key),
 		Goroutines:  &w.goroutines,
 		Log:         log,
 	})
@@ -73,7 +65,8 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 		Lifecycle: w.life,
 		Manifests: w.manifests,
 		Devices:   o.Devices, HostIP: o.HostIP,
-		Log: log,
+		Timeline: o.Timeline,
+		Log:      log,
 	})
 	w.executor = execute.New(execute.Options{
 		Key:        key,
@@ -93,10 +86,25 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 		Failures:   w.failures,
 		Syncs:      w.syncs,
 		Renamed:    w.status.Rename,
+		Began:      o.Timeline.Of(key),
 		Wall:       o.Wall,
 		Node:       o.Node,
 		HostIP:     o.HostIP,
 		Log:        log,
 	})
 	return w
+}
+
+// newOwnership returns what acquires and releases the worker's pod.
+func (w *worker) newOwnership() *ownership {
+	return &ownership{
+		key:       w.key,
+		owners:    w.o.Owners,
+		ends:      w.o.Terminates,
+		publisher: w.o.Publisher,
+		report:    w.o.Troubled,
+		mailbox:   w.mailbox,
+		recorder:  w.recorder,
+		log:       w.log,
+	}
 }

@@ -30,6 +30,7 @@ import (
 	"podrun.io/podrun/internal/reconcile/publish"
 	"podrun.io/podrun/internal/reconcile/record"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/timeline"
 )
 
 // Inspector reports what is on the machine. The relister implements it.
@@ -105,6 +106,8 @@ type Options struct {
 	// Stuck is called with the reason why a pod or one of its containers cannot be started, if no later
 	// attempt can have another result. It is called from several goroutines and may be nil.
 	Stuck func(key pod.Key, why error)
+	// Timeline records what pods spend their time on. May be nil.
+	Timeline *timeline.Recorder
 	// Removing is called before the logs of a revision are removed, when its containers have ended and
 	// their logs are complete; again if the removal fails. It is called from several goroutines and may be
 	// nil.

@@ -7,6 +7,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/timeline"
 )
 
 // The defaults of Options.
@@ -46,4 +47,6 @@ type Options struct {
 	Finished func(r Result)
 	// Removing is called before the logs of a pod are removed, as reconcile.Options.Removing.
 	Removing func(key pod.Key, uid pod.UID)
+	// Timeline records what the pods spend their time on. May be nil.
+	Timeline *timeline.Recorder
 }

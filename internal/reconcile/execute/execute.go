@@ -23,6 +23,7 @@ import (
 	"podrun.io/podrun/internal/reconcile/record"
 	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/timeline"
 )
 
 // Volumes prepares what containers mount.
@@ -100,6 +101,8 @@ type Options struct {
 	// the pod has from then on: at the start of a run it is a copy of from with the time of the
 	// start, otherwise it is from itself.
 	Renamed func(from, to *v1.Pod)
+	// Began records what starts take.
+	Began timeline.Begins
 	// Wall is the wall clock by which the start of a run is recorded.
 	Wall func() time.Time
 	// Node is the node's allocatable resources, HostIP its address.
@@ -122,6 +125,7 @@ func New(o Options) *Executor {
 			manifests:  o.Manifests,
 			recorder:   o.Recorder,
 			wall:       o.Wall,
+			began:      o.Began,
 			node:       o.Node,
 			hostIP:     o.HostIP,
 		},
@@ -208,7 +212,9 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 			event("", record.Normal, "SandboxChanged", "The pod's namespaces and network are created again")
 		}
 		before := s.Pod
+		end := e.starter.began("", timeline.Sandbox, "")
 		err := e.starter.createSandbox(ctx, s, seen, a.Attempt)
+		end(err)
 		e.renamed(before, s.Pod)
 		return e.failures.Keep(s.Pod, "", plan.ReasonFailedSandbox, err)
 	case plan.EnsureImage:
@@ -218,12 +224,16 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 		return nil // an earlier failure is cleared by the start of the container, not by the start of a pull
 	case plan.StartContainer:
 		if a.Mount {
+			end := e.starter.began("", timeline.Volumes, "")
 			err := e.starter.mount(ctx, *s, seen)
+			end(err)
 			if kept := e.failures.Keep(s.Pod, plan.FailureMount, pod.ReasonFailedMount, err); err != nil {
 				return kept
 			}
 		}
+		end := e.starter.began(a.Container, timeline.Start, "")
 		err := e.starter.startContainer(ctx, *s, seen, a)
+		end(err)
 		return e.failures.Keep(s.Pod, a.Container, runtime.ReasonCreate, err)
 	case plan.RunPreStop:
 		stopping(a.Container, a.Why)

@@ -16,6 +16,7 @@ import (
 	"podrun.io/podrun/internal/reconcile/record"
 	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/timeline"
 )
 
 // starter creates the sandboxes of one pod, starts and resizes its containers and keeps its volumes
@@ -31,6 +32,7 @@ type starter struct {
 	manifests  *revision.Manifests
 	recorder   *record.Recorder
 	wall       func() time.Time
+	began      timeline.Begins
 	node       v1.ResourceList
 	hostIP     string
 }

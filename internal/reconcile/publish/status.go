@@ -24,6 +24,7 @@ import (
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/sys/errtext"
+	"podrun.io/podrun/internal/timeline"
 )
 
 // Publisher publishes the status of pods. Its methods must not block for long.
@@ -60,6 +61,8 @@ type Options struct {
 	Manifests *revision.Manifests
 	// Devices are those of plugins. May be nil.
 	Devices admission.Devices
+	// Timeline receives each status too. May be nil.
+	Timeline *timeline.Recorder
 	// HostIP is the node's address in pod statuses.
 	HostIP string
 	Log    *slog.Logger
@@ -85,6 +88,7 @@ func (u *Status) Publish(s revision.State, seen pod.Observed, p plan.Plan, resti
 	case p.Gone:
 		u.Forget()
 		u.o.Order.Report(u.o.Key, false)
+		u.o.Timeline.Gone(u.o.Key, time.Now())
 		err = u.o.Publisher.Gone(u.o.Key)
 	case s.Pod == nil && (len(p.Actions) > 0 || u.o.Lifecycle.Instances.Ending(seen)):
 		if ready := u.o.Lifecycle.Hooks.Ready(seen); u.leaving.IsZero() || resting || !maps.Equal(ready, u.ready) {
@@ -130,6 +134,7 @@ func (u *Status) publishPod(s revision.State, seen pod.Observed, p plan.Plan, fa
 		explain(out.Status.InitContainerStatuses, failure)
 		explain(out.Status.ContainerStatuses, failure)
 	}
+	u.o.Timeline.Observe(out, seen.Containers, time.Now())
 	u.o.Order.Report(u.o.Key, !p.Again && pod.Arrived(out))
 	return u.o.Publisher.Publish(out, seen.At, len(p.Actions) == 0)
 }

@@ -23,6 +23,7 @@ import (
 	"podrun.io/podrun/internal/reconcile/record"
 	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/timeline"
 )
 
 // Puller resolves and pulls the images of one pod's containers and volumes. Pulls run in their own
@@ -41,6 +42,8 @@ type Options struct {
 	PreferLocal bool
 	Recorder    *record.Recorder
 	Failures    *record.Failures
+	// Began records the pulls.
+	Began timeline.Begins
 	// Goroutines waits for the pulls that run.
 	Goroutines *sync.WaitGroup
 	Log        *slog.Logger
@@ -116,11 +119,12 @@ func (u *Puller) pull(ctx context.Context, s revision.State, name, ref string) {
 	logins := u.logins(s)
 	u.o.Log.Info("pulling image", "container", name, "image", ref)
 	u.o.Recorder.Record(name, record.Normal, "Pulling", fmt.Sprintf("Pulling image %q", ref))
-	began := time.Now()
+	began, end := time.Now(), u.o.Began(name, timeline.Pull, ref)
 	u.o.Goroutines.Go(func() {
 		defer cancel()
 		r := Result{container: name, of: i, ref: ref}
 		r.ready, r.err = u.o.Images.Pull(pctx, ref, logins...)
+		end(r.err)
 		if r.err != nil && pctx.Err() == nil && u.o.PreferLocal {
 			if present, missing := u.o.Images.Resolve(pctx, ref); missing == nil {
 				u.o.Log.Warn("image pull failed; using the local image", "container", name, "image", ref, "err", r.err)
