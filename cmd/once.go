@@ -28,6 +28,7 @@ type onceFlags struct {
 	logGroups      string
 	exitCodeFrom   string
 	groups         *report.Groups
+	timeline       string
 	remove         bool
 }
 
@@ -52,6 +53,7 @@ func onceCommand(a *app) *cobra.Command {
 		"maximum time for which pulls of an image may fail or make no progress")
 	c.Flags().StringVar(&f.report.Path, "report", "",
 		"file for a report in JUnit XML format, written however once ends")
+	c.Flags().StringVar(&f.timeline, "timeline", "", "file for what the run spent its time on: .svg or .json")
 	c.Flags().StringVar(&f.logs, "logs", "",
 		"logs to print: at the end all, failed (of containers that failed or were not done) or none, or stream\n"+
 			"each line at once (default: stream on a terminal or if CI is set, else failed)")
@@ -90,7 +92,7 @@ func (f *onceFlags) check() error {
 	if err := f.report.CheckPath(); err != nil {
 		return fmt.Errorf("--report: %w", err)
 	}
-	return nil
+	return once.CheckTimeline(f.timeline)
 }
 
 func runOnce(a *app, c *cobra.Command, f *onceFlags) error {
@@ -117,6 +119,6 @@ func runOnce(a *app, c *cobra.Command, f *onceFlags) error {
 		Command: c.CommandPath(), Streams: &a.Streams, Signals: a.signals, LogHandler: a.LogHandler,
 		Agent: o, Report: &f.report, Timeout: f.timeout, CleanupTimeout: f.cleanupTimeout,
 		Stable: f.stable, PullTimeout: f.pullTimeout, Logs: f.logs, Groups: f.groups,
-		ExitCodeFrom: f.exitCodeFrom, Remove: f.remove,
+		ExitCodeFrom: f.exitCodeFrom, Remove: f.remove, Timeline: f.timeline,
 	})
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -551,4 +552,41 @@ func TestOnceCannotWrite(t *testing.T) {
 		t.Errorf("after %s: %v", time.Since(began), r)
 	}
 	n.gone("job-n")
+}
+
+// TestOnceTimeline: the file has what the run spent its time on, and the run of the job is on the critical path.
+func TestOnceTimeline(t *testing.T) {
+	n := newNode(t)
+	for _, name := range []string{"run.json", "run.svg"} {
+		file := n.path(name)
+		if r := n.once(manifest("job", "Never", "sleep 1"), "--timeline="+file); r.code != 0 {
+			t.Fatal(r)
+		}
+		text, err := os.ReadFile(file)
+		must(t, err)
+		if name == "run.svg" {
+			if !strings.HasPrefix(string(text), "<svg ") || !strings.Contains(string(text), "default/job-n c run") {
+				t.Errorf("not the drawing of the run:\n%s", text)
+			}
+			continue
+		}
+		var all struct {
+			Items []struct {
+				Kind       string
+				Begin, End time.Time
+				Critical   bool
+			}
+		}
+		must(t, json.Unmarshal(text, &all))
+		critical := map[string]time.Duration{}
+		for _, s := range all.Items {
+			if s.Critical {
+				critical[s.Kind] = s.End.Sub(s.Begin)
+			}
+		}
+		if critical["run"] < time.Second || critical["run"] > 10*time.Second ||
+			critical["sandbox"] <= 0 || critical["start"] <= 0 {
+			t.Errorf("critical: %v of\n%s", critical, text)
+		}
+	}
 }

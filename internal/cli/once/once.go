@@ -34,6 +34,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
+	"podrun.io/podrun/internal/timeline"
 	"podrun.io/podrun/internal/workload"
 )
 
@@ -66,6 +67,8 @@ type Options struct {
 	ExitCodeFrom string
 	// Remove stops and removes all pods at the end.
 	Remove bool
+	// Timeline is the file for the timeline of the run, or "".
+	Timeline string
 }
 
 // secondInterruptTime is the maximum time in which Run returns after a second interrupt. Until killTime it waits
@@ -81,6 +84,9 @@ func Run(ctx context.Context, o Options) error {
 		return notStarted(err)
 	}
 	r := &run{Options: o}
+	if o.Timeline != "" {
+		r.spans = timeline.New()
+	}
 	out := o.Signals.CancelOnBrokenPipe(r.Streams, &r.hasResults)
 	coloured, onTerminal := printers.Coloured(r.Streams.Out), cli.TerminalOf(r.Streams.Out) != nil
 	r.lines = progress.New(r.Streams.ErrOut, result.Done)
@@ -141,6 +147,8 @@ type run struct {
 	exitCodeOf *v1.Pod
 	// exitCodeJob is the name of the Job whose template that is; "" if it is none.
 	exitCodeJob string
+	// spans are for Timeline; nil without it.
+	spans *timeline.Recorder
 	// hasResults is true when the results of all pods are known.
 	hasResults atomic.Bool
 }
@@ -155,7 +163,7 @@ func (r *run) pods(ctx context.Context) error {
 		r.lines.Finish()
 	})
 	defer finish()
-	var reportError error
+	var reportError, timelineError error
 	result, err := agent.Once(ctx, r.Agent, agent.OnceOptions{
 		Timeout: r.Timeout, Remove: r.Remove, CleanupTimeout: r.CleanupTimeout, Progress: r.progress,
 		Stable: r.Stable, PullTimeout: r.PullTimeout,
@@ -164,12 +172,14 @@ func (r *run) pods(ctx context.Context) error {
 		Finished: func(result result.Result) {
 			r.hasResults.Store(true)
 			reportError = r.Report.ResultsUntil(r.reported(result), r.CleanupTimeout, r.Signals.Next(ctx))
+			timelineError = r.writeTimeline()
 			finish()
 			r.printStream(ctx, result)
 			r.logs.Select(r.reported(result), r.Logs)
 			r.Signals.UntilNext(ctx, r.logs.Print)
 		},
 		Removing: r.removing,
+		Timeline: r.spans,
 	})
 	var timedOut *deadline.TimeoutError
 	switch {
@@ -187,8 +197,8 @@ func (r *run) pods(ctx context.Context) error {
 	r.printRetained(result)
 	result.Interrupted = result.Interrupted || ctx.Err() != nil
 	r.warnOfLeft(result.Left)
-	if reportError != nil {
-		return reportError
+	if err := errors.Join(reportError, timelineError); err != nil {
+		return err
 	}
 	return r.exit(result)
 }

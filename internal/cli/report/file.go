@@ -70,7 +70,7 @@ func (r *File) write(suites junitSuites) error {
 	}
 	out, err := xml.MarshalIndent(suites, "", "  ")
 	if err == nil {
-		err = replaceFile(r.Path, append([]byte(xml.Header), append(out, '\n')...))
+		err = ReplaceFile(r.Path, append([]byte(xml.Header), append(out, '\n')...))
 	}
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
@@ -127,15 +127,15 @@ func (r *File) CheckPath() error {
 		r.written.Store(true)
 		return fmt.Errorf("%s: give the file alone, as --report %s: the format is always JUnit XML", r.Path, path)
 	}
-	err := writable(r.Path)
+	err := Writable(r.Path)
 	if err != nil {
 		r.written.Store(true) // do not try to report this error in it
 	}
 	return err
 }
 
-// writable returns an error if a file can be neither written nor created.
-func writable(path string) error {
+// Writable returns an error if a file can be neither written nor created.
+func Writable(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -152,9 +152,9 @@ func writable(path string) error {
 	return nil
 }
 
-// replaceFile replaces a file atomically. If that is not possible, as for a file that is a mount
+// ReplaceFile replaces a file atomically. If that is not possible, as for a file that is a mount
 // point, it overwrites the file in place.
-func replaceFile(path string, text []byte) error {
+func ReplaceFile(path string, text []byte) error {
 	whole := cli.WriteAtomic(path, func(w io.Writer) error { _, err := w.Write(text); return err })
 	if whole == nil {
 		return nil

@@ -171,10 +171,10 @@ func TestWritable(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
 	for _, path := range []string{file, filepath.Join(dir, "new"), "new", os.DevNull} {
-		must(t, writable(path))
+		must(t, Writable(path))
 	}
 	for _, path := range []string{dir, filepath.Join(file, "x"), filepath.Join(dir, "absent", "x"), "/proc/new/x"} {
-		if writable(path) == nil {
+		if Writable(path) == nil {
 			t.Errorf("%s is taken for a file that can be written", path)
 		}
 	}
