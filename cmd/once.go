@@ -1,9 +1,6 @@
 package cmd
 
 import (
-	"fmt"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,14 +8,13 @@ import (
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/once"
-	"podrun.io/podrun/internal/cli/report"
 )
 
 // onceFlags are the flags of once.
 type onceFlags struct {
 	run     flags.Run
 	timeout time.Duration
-	report  report.File
+	report  once.ReportFile
 	// cleanupTimeout is how long the clean-up may delay the exit, not counting the grace periods of
 	// pods.
 	cleanupTimeout time.Duration
@@ -27,13 +23,12 @@ type onceFlags struct {
 	logs           string
 	logGroups      string
 	exitCodeFrom   string
-	groups         *report.Groups
 	timeline       string
 	remove         bool
 }
 
 func onceCommand(a *app) *cobra.Command {
-	f := &onceFlags{report: report.File{Began: time.Now()}}
+	f := &onceFlags{report: once.ReportFile{Began: time.Now()}}
 	c := &cobra.Command{
 		Use:         "once [FILE|DIR|-...]",
 		Annotations: map[string]string{annotationQuiet: "yes"},
@@ -71,39 +66,18 @@ func onceCommand(a *app) *cobra.Command {
 	return c
 }
 
-// check returns an error for values that cannot be used, before anything runs.
-func (f *onceFlags) check() error {
-	switch {
-	case !slices.Contains([]string{"all", "failed", "none", "stream"}, f.logs):
-		return fmt.Errorf("--logs %q: must be all, failed, none or stream", f.logs)
-	case f.timeout < 0:
-		return fmt.Errorf("--timeout %s: must not be negative", f.timeout)
-	case f.stable < 0:
-		return fmt.Errorf("--service-stable %s: must not be negative", f.stable)
-	case f.pullTimeout <= 0:
-		return fmt.Errorf("--pull-timeout %s: must be more than 0", f.pullTimeout)
-	case f.cleanupTimeout <= 0:
-		return fmt.Errorf("--cleanup-timeout %s: must be more than 0", f.cleanupTimeout)
-	}
-	var err error
-	if f.groups, err = report.NewGroups(f.logGroups, os.Getenv); err != nil {
-		return err
-	}
-	if err := f.report.CheckPath(); err != nil {
-		return fmt.Errorf("--report: %w", err)
-	}
-	return once.CheckTimeline(f.timeline)
-}
-
 func runOnce(a *app, c *cobra.Command, f *onceFlags) error {
 	o := a.agentOptions()
 	if err := f.run.Options(c.Flags(), &o); err != nil {
 		return usage(c, err)
 	}
-	if f.logs == "" {
-		f.logs = once.DefaultLogs(cli.TerminalOf(a.Out) != nil, os.Getenv("CI"))
+	run := once.Options{
+		Command: c.CommandPath(), Streams: &a.Streams, Signals: a.signals, LogHandler: a.LogHandler,
+		Agent: o, Report: &f.report, Timeout: f.timeout, CleanupTimeout: f.cleanupTimeout,
+		Stable: f.stable, PullTimeout: f.pullTimeout, Logs: f.logs,
+		ExitCodeFrom: f.exitCodeFrom, Remove: f.remove, Timeline: f.timeline,
 	}
-	if err := f.check(); err != nil {
+	if err := run.Check(f.logGroups); err != nil {
 		return usage(c, err)
 	}
 	if err := cli.NeedRoot(c.CommandPath()); err != nil {
@@ -113,12 +87,7 @@ func runOnce(a *app, c *cobra.Command, f *onceFlags) error {
 		return err
 	}
 	if cli.TerminalOf(a.ErrOut) == nil {
-		a.ErrOut = f.groups.Guard(a.ErrOut)
+		a.ErrOut = run.Groups.Guard(a.ErrOut)
 	}
-	return once.Run(c.Context(), once.Options{
-		Command: c.CommandPath(), Streams: &a.Streams, Signals: a.signals, LogHandler: a.LogHandler,
-		Agent: o, Report: &f.report, Timeout: f.timeout, CleanupTimeout: f.cleanupTimeout,
-		Stable: f.stable, PullTimeout: f.pullTimeout, Logs: f.logs, Groups: f.groups,
-		ExitCodeFrom: f.exitCodeFrom, Remove: f.remove, Timeline: f.timeline,
-	})
+	return once.Run(c.Context(), run)
 }

@@ -8,8 +8,8 @@ import (
 	"podrun.io/podrun/internal/timeline"
 )
 
-// CheckTimeline returns an error if path cannot be the file for the timeline of a run. "" is no file.
-func CheckTimeline(path string) error {
+// checkTimeline returns an error if path cannot be the file for the timeline of a run. "" is no file.
+func checkTimeline(path string) error {
 	if path == "" {
 		return nil
 	}
