@@ -159,6 +159,7 @@ func (a *app) commands(root *cobra.Command) {
 		cpCommand(a),
 		topCommand(a),
 		historyCommand(a),
+		timelineCommand(a),
 		waitCommand(a))
 	add(groupOther,
 		validateCommand(a),

@@ -95,7 +95,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	serving, end := s.pods.Outlive(ctx)
 	defer end(nil)
 	removed := func() bool { return errors.Is(context.Cause(serving), errRunRemoved) }
-	a.loop.Ping, a.loop.StopAll = s.ping, func() bool { return stopPods && !removed() }
+	a.loop.Ping, a.loop.StopAll, a.loop.Timeline = s.ping, func() bool { return stopPods && !removed() }, info.Timeline
 	a.loop.Terminates = func(seen pod.Observed) bool { return seen.Owner == owner.Serve || len(seen.Data) == 0 }
 	o.Log.Info("serving", "manifests", sources.Names(all), "node", o.NodeName)
 	desired := make(chan manifest.Desired)

@@ -24,6 +24,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/stats/history"
+	"podrun.io/podrun/internal/timeline"
 )
 
 // Node provides the data of the responses.
@@ -96,6 +97,8 @@ type Options struct {
 	Metrics http.Handler
 	// Resource handles /metrics/resource, Containers /metrics/cadvisor, and Probes /metrics/probes.
 	Resource, Containers, Probes http.Handler
+	// Timeline is what /api/v1/timeline shows; nil: nothing is known.
+	Timeline *Timeline
 	// Config is the response of /configz, which is the same as long as serve runs.
 	Config any
 	// History is what has been used in the last hour; nil: nothing is known.
@@ -104,6 +107,12 @@ type Options struct {
 	Events func() ([]v1.Event, error)
 	Log    *slog.Logger
 }
+
+// Timeline is what pods spend their time on. It is filled by others.
+type Timeline = timeline.Recorder
+
+// NewTimeline returns a Timeline without spans.
+func NewTimeline() *Timeline { return timeline.New() }
 
 // NewHandler returns the handler of all paths. It refuses every method but GET and HEAD.
 func NewHandler(o Options) http.Handler {
@@ -134,6 +143,7 @@ func NewHandler(o Options) http.Handler {
 	mux.Handle("/metrics/probes", o.Probes)
 	mux.HandleFunc("/stats/summary", func(w http.ResponseWriter, r *http.Request) { statsSummary(w, r, o) })
 	mux.HandleFunc("/api/v1/history", func(w http.ResponseWriter, r *http.Request) { usedBefore(w, r, o) })
+	mux.Handle("/api/v1/timeline", o.Timeline)
 	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
 		containerLog(w, r, o, slots)
 	})

@@ -11,14 +11,14 @@ import (
 	"unicode"
 )
 
-// document is the JSON form.
-type document struct {
+// Document is the JSON form.
+type Document struct {
 	Items []Span `json:"items"`
 }
 
 // JSON returns the spans as JSON.
 func JSON(all []Span) ([]byte, error) {
-	text, err := json.MarshalIndent(document{all}, "", "  ")
+	text, err := json.MarshalIndent(Document{all}, "", "  ")
 	return append(text, '\n'), err
 }
 

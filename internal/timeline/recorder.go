@@ -6,6 +6,7 @@
 package timeline
 
 import (
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -113,6 +114,20 @@ func (r *Recorder) Spans(keep func(Span) bool) []Span {
 	}
 	slices.SortStableFunc(out, func(a, b Span) int { return a.Begin.Compare(b.Begin) })
 	return out
+}
+
+// ServeHTTP responds with the spans as JSON; ?namespace= and ?pod= select.
+func (r *Recorder) ServeHTTP(w http.ResponseWriter, of *http.Request) {
+	namespace, name := of.URL.Query().Get("namespace"), of.URL.Query().Get("pod")
+	text, err := JSON(r.Spans(func(s Span) bool {
+		return (namespace == "" || s.Namespace == namespace) && (name == "" || s.Pod == name)
+	}))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text) // an error only means that the client has disconnected
 }
 
 // add adds a span of a pod. The caller holds mu.

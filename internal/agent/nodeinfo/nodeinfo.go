@@ -48,6 +48,9 @@ type Options struct {
 
 // Server shows the state of a running serve.
 type Server struct {
+	// Timeline has what pods spent their time on. It is shown, and filled by others.
+	Timeline *server.Timeline
+
 	o       Options
 	metrics *metrics.Metrics
 	probes  *metrics.Probes
@@ -60,7 +63,7 @@ type Server struct {
 
 // New creates a server that does not listen yet.
 func New(o Options) *Server {
-	return &Server{o: o, metrics: metrics.New(o.Log), probes: metrics.NewProbes(o.Log)}
+	return &Server{Timeline: server.NewTimeline(), o: o, metrics: metrics.New(o.Log), probes: metrics.NewProbes(o.Log)}
 }
 
 // Observer returns the observer that the relister must be given, so that the metrics contain its
@@ -124,6 +127,7 @@ func (s *Server) Run(ctx context.Context, parts Parts) error {
 		Resource:   metrics.Resource(func() (*kubelet.Summary, error) { return n.Summary(ctx, false) }, s.o.Log),
 		Containers: metrics.Containers(func() (stats.Groups, error) { return n.groups(ctx) }, s.o.Log),
 		Probes:     s.probes.Handler(),
+		Timeline:   s.Timeline,
 		Config:     parts.Config,
 		History:    before,
 		Events:     n.Events,
