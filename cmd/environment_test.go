@@ -19,7 +19,7 @@ var ofACall = []string{
 	"exit-code-from", "filename", "follow", "for", "force", "from", "grace-period", "idle-grace", "input", "interval", "log-groups",
 	"logs", "namespace", "no-headers", "no-preserve", "no-sync", "output", "prefix", "previous", "pull-timeout", "report",
 	"rm", "selector", "service-stable", "show-labels", "since", "since-time", "sort-by", "stdin", "stop-pods", "tail",
-	"timeout", "timestamps", "tty", "types", "watch",
+	"timeline", "timeout", "timestamps", "tty", "types", "watch",
 }
 
 // TestEnvironmentOfFlags: every other flag of every command honours its environment variable.
