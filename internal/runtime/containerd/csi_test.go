@@ -47,7 +47,8 @@ func newWithDriver(t *testing.T, dirs layout.Dirs) *withDriver {
 	log := daemontest.Log(t)
 	w.Volumes = volume.New(volume.Options{Dirs: dirs, PluginsDir: kubelet, Log: log})
 	registry := pluginregistry.New(pluginregistry.Options{
-		Dir: w.driver.Registry, Handlers: map[string]pluginregistry.Handler{registration.CSIPlugin: w.CSI()}, Log: log,
+		File: filepath.Join(filepath.Dir(w.driver.Registry), "refused.json"),
+		Dir:  w.driver.Registry, Handlers: map[string]pluginregistry.Handler{registration.CSIPlugin: w.CSI()}, Log: log,
 	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan struct{}, 2)

@@ -113,6 +113,7 @@ func (m *machine) start() {
 		}
 	})
 	registry := pluginregistry.New(pluginregistry.Options{
+		File:     filepath.Join(m.kubelet, "refused.json"),
 		Dir:      filepath.Join(m.kubelet, "plugins_registry"),
 		Handlers: map[string]pluginregistry.Handler{registration.CSIPlugin: m.drivers}, Log: slog.New(slog.DiscardHandler),
 	})

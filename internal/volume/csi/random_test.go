@@ -66,6 +66,7 @@ func volumesOf(dir string) {
 	dirs := dirsIn(dir)
 	drivers := csi.New(csi.Options{Dirs: dirs, Dir: filepath.Join(dir, "k"), Own: func(context.Context, *v1.Pod, string) error { return nil }})
 	registry := pluginregistry.New(pluginregistry.Options{
+		File:     filepath.Join(dir, "k", "refused.json"),
 		Dir:      filepath.Join(dir, "k", "plugins_registry"),
 		Handlers: map[string]pluginregistry.Handler{registration.CSIPlugin: drivers}, Log: slog.New(slog.DiscardHandler),
 	})

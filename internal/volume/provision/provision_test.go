@@ -87,7 +87,8 @@ func (m *machine) start() {
 	dir := filepath.Dir(m.driver.Registry)
 	drivers := csi.New(csi.Options{Dirs: m.dirs, Dir: dir, Log: slog.New(slog.DiscardHandler)})
 	registry := pluginregistry.New(pluginregistry.Options{
-		Dir: m.driver.Registry, Handlers: map[string]pluginregistry.Handler{registration.CSIPlugin: drivers}, Log: slog.New(slog.DiscardHandler),
+		File: filepath.Join(filepath.Dir(m.driver.Registry), "refused.json"),
+		Dir:  m.driver.Registry, Handlers: map[string]pluginregistry.Handler{registration.CSIPlugin: drivers}, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, 2)
