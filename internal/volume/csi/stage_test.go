@@ -136,6 +136,7 @@ func TestStage(t *testing.T) {
 	m.kill()
 	m.start()
 	m.serve()
+	<-m.changes // it has registered: a driver that is away is asked later
 	m.published(m.persistent("u2"))
 	m.calls(1, 2, 1, 0)
 	m.remove("u2")
