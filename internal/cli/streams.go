@@ -24,6 +24,22 @@ type Streams struct {
 	Out, ErrOut io.Writer
 }
 
+// SizeOf returns a function that returns the present size of a stream's terminal in characters; nil if the stream is not
+// one that can be drawn on.
+func SizeOf(stream any) func() (width, height int) {
+	f := TerminalOf(stream)
+	if f == nil || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	return func() (int, int) {
+		width, height, err := term.GetSize(int(f.Fd()))
+		if err != nil || width < 1 || height < 1 {
+			return 80, 24 // the size is unknown
+		}
+		return width, height
+	}
+}
+
 // TerminalOf returns the file of a stream if it is a terminal, or nil.
 func TerminalOf(stream any) *os.File {
 	if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {

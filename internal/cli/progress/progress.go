@@ -8,13 +8,11 @@ package progress
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/term"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
@@ -57,16 +55,7 @@ type podLine struct {
 // New returns a progress that prints to out. done reports whether a pod has its result. Lines are not
 // redrawn if out is not a terminal or TERM is dumb.
 func New(out io.Writer, done func(*v1.Pod) bool) *Progress {
-	p := &Progress{out: out, began: time.Now(), lines: map[pod.Key]*podLine{}, done: done}
-	if f := cli.TerminalOf(out); f != nil && os.Getenv("TERM") != "dumb" {
-		p.size = func() (int, int) {
-			width, height, err := term.GetSize(int(f.Fd()))
-			if err != nil || width == 0 || height == 0 {
-				return 80, 24 // the size is unknown
-			}
-			return width, height
-		}
-	}
+	p := &Progress{out: out, began: time.Now(), lines: map[pod.Key]*podLine{}, done: done, size: cli.SizeOf(out)}
 	p.plain = p.size == nil
 	return p
 }

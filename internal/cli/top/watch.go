@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
-	"golang.org/x/term"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
@@ -26,7 +24,7 @@ type past struct{ cpu, memory []float64 }
 // place on a terminal, otherwise one table after another. Pods returns the pods as they are by then.
 func watch(ctx context.Context, to cli.Streams, pods func() ([]*v1.Pod, error), o Options) error {
 	kept := map[string]*past{}
-	size := sizeOf(to.Out)
+	size := cli.SizeOf(to.Out)
 	for {
 		all, err := pods()
 		if err != nil {
@@ -119,22 +117,6 @@ func sparkline(all []float64, limit float64) string {
 		line += string(levels[level])
 	}
 	return line
-}
-
-// sizeOf returns a function that returns the size of the terminal in characters; nil if out is none, or cannot be drawn
-// on.
-func sizeOf(out io.Writer) func() (width, height int) {
-	f := cli.TerminalOf(out)
-	if f == nil || os.Getenv("TERM") == "dumb" {
-		return nil
-	}
-	return func() (int, int) {
-		width, height, err := term.GetSize(int(f.Fd()))
-		if err != nil || width < 1 || height < 1 {
-			return 80, 24 // the size is unknown
-		}
-		return width, height
-	}
 }
 
 // Sequences that move the cursor to the upper left corner, and that erase the rest of a line or of the screen.
