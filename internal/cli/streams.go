@@ -24,8 +24,8 @@ type Streams struct {
 	Out, ErrOut io.Writer
 }
 
-// SizeOf returns a function that returns the present size of a stream's terminal in characters; nil if the stream is not
-// one that can be drawn on.
+// SizeOf returns a function that returns the present size of a stream's terminal in characters; nil if the stream is
+// none, or cannot be drawn on.
 func SizeOf(stream any) func() (width, height int) {
 	f := TerminalOf(stream)
 	if f == nil || os.Getenv("TERM") == "dumb" {
