@@ -43,11 +43,12 @@ func nodeOf(m Machine, used *kubelet.NodeStats, before *sparkline.Course, pods [
 			d.Up += ", the machine " + ago(booted, now)
 		}
 	}
+	reserved := reservationsOf(pods)
 	cpu := meterData{Name: "CPU", Text: strconv.Itoa(m.Processors), Whole: uint64(m.Processors) * 1000}
 	if use := cores(used.CPU); use != "" {
 		cpu.Used, cpu.Text = *used.CPU.UsageNanoCores/1e6, use+" of "+strconv.Itoa(m.Processors*1000)+"m"
 	}
-	cpu.Text += reserved(pods, v1.ResourceCPU)
+	cpu.Text += reserved.of(v1.ResourceCPU)
 	cpu.Line = before.CPU(float64(cpu.Whole))
 	d.Meters = []meterData{cpu}
 	if memory := used.Memory; memory != nil && memory.WorkingSetBytes != nil {
@@ -56,7 +57,7 @@ func nodeOf(m Machine, used *kubelet.NodeStats, before *sparkline.Course, pods [
 			of.Whole = of.Used + *memory.AvailableBytes
 			of.Text += " of " + sparkline.Bytes(of.Whole)
 		}
-		of.Text += reserved(pods, v1.ResourceMemory)
+		of.Text += reserved.of(v1.ResourceMemory)
 		of.Line = before.Memory(float64(of.Whole))
 		d.Meters = append(d.Meters, of)
 	}
@@ -82,18 +83,32 @@ func nodeOf(m Machine, used *kubelet.NodeStats, before *sparkline.Course, pods [
 	return d
 }
 
-// reserved says what the pods that have not ended request and are limited to. Containers without a limit count as
-// nothing.
-func reserved(pods []v1.Pod, name v1.ResourceName) string {
-	var requests, limits quantity.Quantity
+// reservations are what the pods that have not ended request and are limited to, in sum. Containers without a limit
+// count as nothing.
+type reservations struct{ requests, limits v1.ResourceList }
+
+func reservationsOf(pods []v1.Pod) reservations {
+	r := reservations{v1.ResourceList{}, v1.ResourceList{}}
+	add := func(sum, one v1.ResourceList) {
+		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+			total := sum[name]
+			total.Add(one[name])
+			sum[name] = total
+		}
+	}
 	for i := range pods {
 		if phase := pods[i].Status.Phase; phase == v1.PodSucceeded || phase == v1.PodFailed {
 			continue
 		}
 		options := resourcehelper.PodResourcesOptions{}
-		requests.Add(resourcehelper.PodRequests(&pods[i], options)[name])
-		limits.Add(resourcehelper.PodLimits(&pods[i], options)[name])
+		add(r.requests, resourcehelper.PodRequests(&pods[i], options))
+		add(r.limits, resourcehelper.PodLimits(&pods[i], options))
 	}
+	return r
+}
+
+// of returns what is reserved of a resource, as the page shows it.
+func (r reservations) of(name v1.ResourceName) string {
 	show := func(what string, q quantity.Quantity) string {
 		switch {
 		case q.IsZero():
@@ -103,7 +118,7 @@ func reserved(pods []v1.Pod, name v1.ResourceName) string {
 		}
 		return fmt.Sprintf("; %s %dm", what, q.MilliValue())
 	}
-	return show("requests", requests) + show("limits", limits)
+	return show("requests", r.requests[name]) + show("limits", r.limits[name])
 }
 
 // verdict says in a line whether the machine is well, and if not, what is not.

@@ -12,6 +12,7 @@ import (
 	"html/template"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -358,17 +359,26 @@ func (p page) listParts(f filter) (out parts, err error) {
 		return parts{}, err
 	}
 	out = parts{whole: map[string]string{}, rows: map[string]string{}}
-	for _, id := range []string{"verdict", "node", "problems", "plugins", "workloads", "count", "pods"} {
+	ids := []string{"verdict", "node", "problems", "plugins", "workloads", "count"}
+	if len(data.Rows) == 0 {
+		ids = append(ids, "pods")
+	}
+	for _, id := range ids {
 		if out.whole[id], err = p.render(id, data); err != nil {
 			return parts{}, err
 		}
 	}
+	var all strings.Builder
 	for i := range data.Rows {
 		id := "row:" + data.Rows[i].Namespace + "/" + data.Rows[i].Name
 		if out.rows[id], err = p.render("row", data.Rows[i]); err != nil {
 			return parts{}, err
 		}
 		out.order += id + "\n"
+		all.WriteString("\n" + out.rows[id])
+	}
+	if len(data.Rows) > 0 {
+		out.whole["pods"] = all.String()
 	}
 	return out, nil
 }
