@@ -56,7 +56,7 @@ function draw() {
 	const part = document.createElement("span"); // so that the oldest text goes in one piece
 	if (omitted) part.append(`— ${omitted} characters were written too fast to be shown —\n`);
 	part.append(...paint(waiting));
-	size += waiting.length;
+	size += part.textContent.length; // which sequences are no part of
 	waiting = "";
 	omitted = 0;
 	log.append(part);
