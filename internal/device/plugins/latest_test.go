@@ -57,11 +57,7 @@ func TestMost(t *testing.T) {
 		for i := range n {
 			all = append(all, &v1beta1.Device{ID: fmt.Sprint(i), Health: v1beta1.Healthy})
 		}
-		name := v1.ResourceName(of)
-		m.mu.Lock()
-		p := m.resources[name].plugin
-		m.mu.Unlock()
-		m.listed(name, p, all)
+		m.listed(v1.ResourceName(of), m.listing(t, v1.ResourceName(of)), all)
 	}
 	list("example.com/r0", mostDevices-1)
 	list("example.com/r1", 5)
@@ -81,9 +77,7 @@ func TestLongAnswers(t *testing.T) {
 	if err := m.register(t, request("gpu.sock")); err != nil {
 		t.Fatal(err)
 	}
-	m.mu.Lock()
-	with := m.resources[gpu].plugin
-	m.mu.Unlock()
+	with := m.listing(t, gpu)
 	written := 0
 	for n := range 200 {
 		all := []*v1beta1.Device{{ID: strings.Repeat("\x01", mostName+1)}, {ID: fmt.Sprint("short", n), Topology: &v1beta1.TopologyInfo{}}}

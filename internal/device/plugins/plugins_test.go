@@ -228,6 +228,24 @@ func (m *machine) await(t *testing.T, want string) {
 	}
 }
 
+// listing returns the plugin of a resource once its first list has come: from then on what a test lists for it stays.
+func (m *machine) listing(t *testing.T, name v1.ResourceName) *plugin {
+	t.Helper()
+	for deadline := time.After(time.Minute); ; {
+		m.mu.Lock()
+		of, p := m.resources[name].devices, m.resources[name].plugin
+		m.mu.Unlock()
+		if of != nil {
+			return p
+		}
+		select {
+		case <-m.changed:
+		case <-deadline:
+			t.Fatalf("%s lists nothing", name)
+		}
+	}
+}
+
 func request(endpoint string) *v1beta1.RegisterRequest {
 	return &v1beta1.RegisterRequest{Version: v1beta1.Version, Endpoint: endpoint, ResourceName: string(gpu)}
 }
