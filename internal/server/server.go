@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"podrun.io/podrun/internal/server/yielding"
 )
 
 const (
@@ -129,7 +131,7 @@ func (s *Server) Run(ctx context.Context, h http.Handler) error {
 		return &http.Server{
 			Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: 10 * time.Second, WriteTimeout: writeTime,
 			IdleTimeout: time.Minute, MaxHeaderBytes: headerBytes,
-			BaseContext: func(net.Listener) context.Context { return base }, ConnContext: withConnection,
+			BaseContext: func(net.Listener) context.Context { return base }, ConnContext: yielding.WithConnection,
 			ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		}
 	}
@@ -148,7 +150,7 @@ func (s *Server) Run(ctx context.Context, h http.Handler) error {
 	// The socket is for root only: its clients wait for each other.
 	serve(netutil.LimitListener(s.unix, connections), nil, h)
 	if s.tcp != nil {
-		serve(newYielding(s.tcp, connections, connectionsEach), s.tls, s.where.guard(inUse(h)))
+		serve(yielding.New(s.tcp, connections, connectionsEach), s.tls, s.where.guard(yielding.InUse(h)))
 	}
 	var err error
 	select {

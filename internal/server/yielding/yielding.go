@@ -1,4 +1,5 @@
-package server
+// Package yielding is a listener that closes the connection that matters least instead of accepting no more.
+package yielding
 
 import (
 	"cmp"
@@ -17,10 +18,10 @@ import (
 // has connected sends its request within that time.
 const patience = 20 * time.Millisecond
 
-// yielding is a listener with a limited number of connections, in all and for each client, that
+// Listener is a listener with a limited number of connections, in all and for each client, that
 // never stops accepting: it closes the connection that matters least. So clients that connect and
 // send nothing, as anybody can, do not keep others away.
-type yielding struct {
+type Listener struct {
 	net.Listener
 	all, each int
 
@@ -37,23 +38,24 @@ const (
 	busy
 )
 
-// connection is a connection of a yielding listener.
+// connection is a connection of a Listener.
 type connection struct {
 	net.Conn
-	of     *yielding
+	of     *Listener
 	client netip.Prefix
 	// The following fields are guarded by the listener's mu.
 	usage usage
 	since time.Time // of the usage
 }
 
-func newYielding(l net.Listener, all, each int) *yielding {
-	return &yielding{Listener: l, all: all, each: each, connections: map[*connection]bool{}}
+// New returns a listener that accepts from l and keeps at most all connections, and each of one client.
+func New(l net.Listener, all, each int) *Listener {
+	return &Listener{Listener: l, all: all, each: each, connections: map[*connection]bool{}}
 }
 
 // Accept implements net.Listener. What is too much since the last call is closed only now, after
 // patience: the client of that connection is served meanwhile.
-func (l *yielding) Accept() (net.Conn, error) {
+func (l *Listener) Accept() (net.Conn, error) {
 	for l.tooMany() {
 		time.Sleep(time.Millisecond)
 	}
@@ -70,7 +72,7 @@ func (l *yielding) Accept() (net.Conn, error) {
 
 // tooMany closes at most one connection, and reports whether there are still too many. Of equally
 // used ones, it closes one of the client with the most connections, and of these the oldest.
-func (l *yielding) tooMany() bool {
+func (l *Listener) tooMany() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := map[netip.Prefix][]*connection{}
@@ -133,16 +135,16 @@ func (c *connection) use(u usage) {
 
 type connectionKey struct{}
 
-// withConnection is the ConnContext of the server, by which inUse finds the connection.
-func withConnection(ctx context.Context, c net.Conn) context.Context {
+// WithConnection is the ConnContext of the server, by which InUse finds the connection.
+func WithConnection(ctx context.Context, c net.Conn) context.Context {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
 	}
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// inUse notes which connections h, which gets accepted requests only, responds to.
-func inUse(h http.Handler) http.Handler {
+// InUse notes which connections h, which gets accepted requests only, responds to.
+func InUse(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connectionKey{}).(*connection); ok {
 			c.use(busy)
