@@ -103,7 +103,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 		in := make(chan manifest.Desired)
 		var running sync.WaitGroup
 		defer running.Wait()
-		running.Go(func() { from.Run(ctx, all, in, a.ended) })
+		running.Go(func() { from.Watched(info.Read).Run(ctx, all, in, a.ended) })
 		running.Go(func() { lock.Watch(ctx, func() { end(errRunRemoved) }) })
 		s.start(ctx, &running)
 		s.pass(ctx, in, desired)

@@ -20,6 +20,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/manifest"
@@ -42,6 +43,8 @@ type Node interface {
 	Machine() Machine
 	// Desired returns what manifests have.
 	Desired() manifest.Desired
+	// ProbeResults returns the last results of the probes of a pod.
+	ProbeResults(uid types.UID) []ProbeResult
 	// Problems returns why manifests cannot be used, and sources not be read; each names the file.
 	Problems() []string
 	// Summary returns the CPU and memory usage of pods and the machine; with whole also that of
@@ -62,6 +65,20 @@ type Machine struct {
 	Processors int
 	Disks      []Disk
 	Plugins    []Plugin
+	Sources    []Source // those that have been read or have failed
+}
+
+// Source is a source of manifests.
+type Source struct {
+	Name string
+	// Read is when its content was last read anew, and Revision identifies that content.
+	Read     time.Time
+	Revision string
+	// Pods counts its pods, Others its other documents, and Wrong those that cannot be used.
+	Pods, Others, Wrong int
+	// Error says why it cannot be read since some time; "" if it can.
+	Error string
+	Since time.Time
 }
 
 // Plugin is a device plugin or a CSI driver.

@@ -30,6 +30,7 @@ type fakeNode struct {
 	summary       *kubelet.Summary // nil: without usage
 	log           string           // what every container wrote; "": what was asked for
 	err           error
+	probes        []ProbeResult
 }
 
 func (n fakeNode) Health() []Check         { return n.health }
@@ -38,6 +39,8 @@ func (n fakeNode) Pods() ([]v1.Pod, error) { return n.pods, n.err }
 func (n fakeNode) Running() []v1.Pod       { return n.pods }
 func (n fakeNode) Machine() Machine        { return n.machine }
 func (n fakeNode) Problems() []string      { return n.problems }
+
+func (n fakeNode) ProbeResults(types.UID) []ProbeResult { return n.probes }
 
 func (n fakeNode) Desired() manifest.Desired { return n.desired }
 

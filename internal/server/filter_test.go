@@ -162,7 +162,7 @@ func TestChangesOnly(t *testing.T) {
 	if got := changed(filterOf(url.Values{"search": {"ing"}})); got != "count pods" {
 		t.Errorf("the pods are others, and %q was sent", got)
 	}
-	if got := strings.Join(slices.Sorted(maps.Keys(was.since(parts{}))), " "); got != "count node plugins pods problems verdict workloads" {
+	if got := strings.Join(slices.Sorted(maps.Keys(was.since(parts{}))), " "); got != "count node plugins pods problems sources verdict workloads" {
 		t.Errorf("at first %q was sent", got)
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,8 +18,36 @@ import (
 
 // nodeData is the machine as the page shows it.
 type nodeData struct {
-	Name, Versions, Up string
-	Meters             []meterData
+	Name, Versions, Up, Checks string
+
+	Meters  []meterData
+	Sources []sourceData
+}
+
+// sourceData is a source of manifests as the page shows it.
+type sourceData struct {
+	Name, State, Revision, Documents string
+	Read                             time.Time
+	Well                             bool
+}
+
+// sourcesOf returns the sources of manifests as the page shows them.
+func sourcesOf(all []Source) (out []sourceData) {
+	for _, s := range all {
+		d := sourceData{Name: summary.Plain(s.Name), State: "Read", Revision: s.Revision, Read: s.Read, Well: true}
+		d.Documents = fmt.Sprintf("%d pods, %d others", s.Pods, s.Others)
+		if s.Wrong > 0 {
+			d.State, d.Well = fmt.Sprintf("Read; %d cannot be used", s.Wrong), false
+		}
+		if s.Error != "" {
+			d.State, d.Well = "Cannot be read since "+formatTime(s.Since)+": "+summary.Plain(s.Error), false
+		}
+		if s.Read.IsZero() {
+			d.Documents = ""
+		}
+		out = append(out, d)
+	}
+	return out
 }
 
 // meterData is something of which the machine has so much, and of which so much is used: a bar, and what it says.
@@ -31,7 +60,7 @@ type meterData struct {
 
 // nodeOf returns the machine as the page shows it; used is what it uses now, and before what it used.
 func nodeOf(m Machine, used *kubelet.NodeStats, before *sparkline.Course, pods []v1.Pod, now time.Time) nodeData {
-	d := nodeData{Name: m.Name, Versions: "podrun " + m.Version}
+	d := nodeData{Name: m.Name, Versions: "podrun " + m.Version, Sources: sourcesOf(m.Sources)}
 	for _, other := range []struct{ name, version string }{{"containerd", m.Containerd}, {"Linux", m.Kernel}} {
 		if other.version != "" {
 			d.Versions += ", " + other.name + " " + summary.Plain(other.version)
@@ -81,6 +110,26 @@ func nodeOf(m Machine, used *kubelet.NodeStats, before *sparkline.Course, pods [
 		d.Meters = append(d.Meters, of)
 	}
 	return d
+}
+
+// checksOf returns in a line which checks have passed and which have not.
+func checksOf(all []Check) string {
+	var passed, failed []string
+	seen := map[string]bool{}
+	for _, c := range all {
+		switch {
+		case c.Err != nil && !slices.Contains(failed, c.Name):
+			failed = append(failed, c.Name)
+		case c.Err == nil && !seen[c.Name]:
+			passed = append(passed, c.Name)
+		}
+		seen[c.Name] = true
+	}
+	text := strings.Join(passed, ", ") + " passed"
+	if len(failed) > 0 {
+		text += "; " + strings.Join(failed, ", ") + " failed"
+	}
+	return text
 }
 
 // reservations are what the pods that have not ended request and are limited to, in sum. Containers without a limit

@@ -19,6 +19,7 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"podrun.io/podrun/internal/server/chart"
 	"podrun.io/podrun/internal/server/sparkline"
 	"podrun.io/podrun/internal/status/overview"
 	"podrun.io/podrun/internal/status/summary"
@@ -48,6 +49,8 @@ func newPage(o Options, slots streamSlots) page {
 	text := template.New("").Funcs(template.FuncMap{
 		"style":  func() template.CSS { return template.CSS(style) },
 		"script": func() template.JS { return template.JS(script) },
+		"time":   formatTime,
+		"word":   chart.Word,
 	})
 	return page{
 		o: o, slots: slots, courses: &sparkline.Courses{History: o.History},
@@ -155,7 +158,8 @@ func (p page) listData(f filter) (listData, error) {
 	for _, text := range p.o.Node.Problems() {
 		d.Problems = append(d.Problems, summary.Plain(text))
 	}
-	d.Verdict = verdictOf(d, pods, append(p.o.Node.Health(), p.o.Node.Ready()...))
+	checks := append(p.o.Node.Health(), p.o.Node.Ready()...)
+	d.Verdict, d.Node.Checks = verdictOf(d, pods, checks), checksOf(checks)
 	return d, nil
 }
 
@@ -359,7 +363,7 @@ func (p page) listParts(f filter) (out parts, err error) {
 		return parts{}, err
 	}
 	out = parts{whole: map[string]string{}, rows: map[string]string{}}
-	ids := []string{"verdict", "node", "problems", "plugins", "workloads", "count"}
+	ids := []string{"verdict", "node", "problems", "plugins", "sources", "workloads", "count"}
 	if len(data.Rows) == 0 {
 		ids = append(ids, "pods")
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -340,5 +341,65 @@ func TestStreamsLeaveConnections(t *testing.T) {
 	}
 	if given != streams || ask("/metrics") != http.StatusNotFound {
 		t.Errorf("%d streams", given)
+	}
+}
+
+// TestMoreOfAPod: the page of a pod shows its day, its ports and probes, its manifest and what of it does not run yet.
+func TestMoreOfAPod(t *testing.T) {
+	p := sickPod("")
+	p.Spec.HostNetwork = true
+	p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80}}
+	p.Spec.Containers[0].ReadinessProbe = &v1.Probe{}
+	wanted := p.DeepCopy()
+	wanted.UID = "u2"
+	wanted.Spec.Containers[0].Image = "<new>"
+	node := fakeNode{
+		pods: []v1.Pod{p}, desired: manifest.Desired{Pods: map[pod.Key]*v1.Pod{pod.KeyOf(&p): wanted}},
+		probes: []ProbeResult{{"c", "Readiness", "failed", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
+	}
+	spans := NewTimeline()
+	spans.Day.Observe(&p, time.Now().Add(-time.Minute))
+	spans.Day.Observe(wanted, time.Now())
+	o := Options{Node: node, Timeline: spans, Log: slog.New(slog.DiscardHandler)}
+	o.Metrics, o.Resource, o.Containers, o.Probes = http.NotFoundHandler(), http.NotFoundHandler(), http.NotFoundHandler(), http.NotFoundHandler()
+	w := httptest.NewRecorder()
+	NewHandler(o).ServeHTTP(w, httptest.NewRequest("GET", "http://node:10255/pod/default/web-n", nil))
+	for _, want := range []string{
+		`<h2>The last 10 minutes</h2>`, `aria-label="c: waiting `, `<rect class="mark edit"`, `<strong>edit</strong>: The manifest was edited.</li>`,
+		`Port <a href="http://node:80/" rel="noreferrer">80</a>`, "Readiness: failed since 2026-01-02 03:04:05Z",
+		`role="region" aria-label="Manifest">`, "image: &lt;new&gt;", "this does not run yet", `<td class="text">&#34;&lt;new&gt;&#34;</td>`,
+	} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("no %s in %s", want, w.Body)
+		}
+	}
+	w = httptest.NewRecorder()
+	NewHandler(o).ServeHTTP(w, httptest.NewRequest("HEAD", "/pod/default/web-n/live", nil))
+	for _, part := range []string{`"day":"`, `"manifest":"`} {
+		if !strings.Contains(w.Body.String(), part) {
+			t.Errorf("no %s in %s", part, w.Body)
+		}
+	}
+}
+
+// TestSources: the page shows where manifests come from, and which of these cannot be read.
+func TestSources(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	node := fakeNode{machine: Machine{Sources: []Source{
+		{Name: "/etc/pods", Read: at, Revision: "0123abcd", Pods: 3, Others: 2},
+		{Name: "https://<b>", Since: at, Error: "<i>\x1b"}, {Name: "/wrong", Read: at, Wrong: 2},
+	}}, health: []Check{{"relist", nil}, {"containerd", errors.New("away")}}, ready: []Check{{"relist", nil}}}
+	w := httptest.NewRecorder()
+	handler(node).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	for _, want := range []string{
+		`<tr id="source:/etc/pods"><th scope="row" class="text">/etc/pods</th><td class="state text">Read</td><td class="wide">2026-01-02 03:04:05Z</td>` +
+			`<td class="wide">0123abcd</td><td class="text wide">3 pods, 2 others</td>`,
+		`class="ill"><th scope="row" class="text">https://&lt;b&gt;</th><td class="state text">Cannot be read since 2026-01-02 03:04:05Z: &lt;i&gt;\x1b</td>`,
+		`class="ill"><th scope="row" class="text">/wrong</th><td class="state text">Read; 2 cannot be used</td>`,
+		"<dt>Checks</dt><dd>relist passed; containerd failed</dd>",
+	} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("no %s in %s", want, w.Body)
+		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"sigs.k8s.io/yaml"
 
+	"podrun.io/podrun/internal/server/chart"
+	"podrun.io/podrun/internal/server/detail"
 	"podrun.io/podrun/internal/server/sparkline"
 	"podrun.io/podrun/internal/status/summary"
 )
@@ -32,6 +34,8 @@ type podData struct {
 	// Conditions are the conditions whose status is not True.
 	Conditions []conditionRow
 	Events     []eventRow
+	Chart      chart.Chart
+	Written    detail.Manifest
 	// Chosen is the container whose log is shown; with Previous it is the log of its previous
 	// instance.
 	Chosen   string
@@ -48,7 +52,9 @@ type containerRow struct {
 	Restarts                                              int32
 	Ready, Well                                           bool
 	// Run is the containerID of the newest instance; "" if there has been none.
-	Run string
+	Run    string
+	Probes []string
+	Ports  []detail.Port
 }
 
 type conditionRow struct{ Type, Status, Reason string }
@@ -82,7 +88,7 @@ func (p page) podParts(r *http.Request) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"story", "spec", "events"} {
+	for _, name := range []string{"story", "day", "manifest", "spec", "events"} {
 		if out[name], err = p.render(name, d); err != nil {
 			return nil, err
 		}
@@ -104,6 +110,7 @@ func (p page) podOf(r *http.Request) (podData, error) {
 	all, _ := p.o.Node.Summary(context.Background(), false) // what cannot be read stays empty
 	d := dataOf(&pods[i], usageOf(all)[string(pods[i].UID)], p.courses.Now(), time.Now())
 	d.Events = p.eventsOf(&pods[i])
+	p.addMore(&d, &pods[i], r, time.Now())
 	d.Previous = r.URL.Query().Get("previous") == "true"
 	if chosen := r.URL.Query().Get("container"); slices.Contains(d.Containers, chosen) {
 		d.Chosen = chosen

@@ -24,6 +24,7 @@ func (r *Recorder) Observe(p *v1.Pod, seen []pod.Container, now time.Time) {
 	if r == nil {
 		return
 	}
+	r.Day.Observe(p, now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := pod.KeyOf(p)
@@ -54,6 +55,7 @@ func (r *Recorder) Gone(key pod.Key, now time.Time) {
 	if r == nil {
 		return
 	}
+	r.Day.Gone(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.pods[key] {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/timeline/day"
 )
 
 // Kind is what a span of time was spent on.
@@ -55,6 +56,8 @@ const (
 
 // Recorder keeps spans. Its methods may be called by several goroutines; those of a nil Recorder do nothing.
 type Recorder struct {
+	// Day has the states of the last 24 hours.
+	Day   *day.Recorder
 	began time.Time
 
 	mu   sync.Mutex
@@ -65,7 +68,9 @@ type Recorder struct {
 
 // New returns a Recorder without spans.
 func New() *Recorder {
-	return &Recorder{began: time.Now(), of: map[pod.Key]int{}, pods: map[pod.Key]map[string]*container{}}
+	return &Recorder{
+		Day: day.New(), began: time.Now(), of: map[pod.Key]int{}, pods: map[pod.Key]map[string]*container{},
+	}
 }
 
 // Begin records that something begins. end records its end, once.

@@ -59,6 +59,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	desired manifest.Desired
+	sources []server.Source // in the order in which they were first read
 }
 
 // New creates a server that does not listen yet.
@@ -249,6 +250,9 @@ func (n node) Machine() server.Machine {
 			Name: d.Name, Capacity: int64(d.Capacity), Free: int64(d.Available), Pressed: d.Pressed,
 		})
 	}
+	n.mu.Lock()
+	m.Sources = slices.Clone(n.sources)
+	n.mu.Unlock()
 	all, err := n.Plugins()
 	if err != nil {
 		n.o.Log.Debug("the page cannot show the plugins", "err", err)
@@ -264,6 +268,16 @@ func (n node) Machine() server.Machine {
 
 // Plugins implements metrics.Node.
 func (n node) Plugins() ([]plugins.Plugin, error) { return plugins.List(n.o.Dirs) }
+
+// ProbeResults implements server.Node.
+func (n node) ProbeResults(uid pod.UID) (out []server.ProbeResult) {
+	for of, last := range n.probes.Last(uid) {
+		out = append(out, server.ProbeResult{
+			Container: of.Container, Type: of.Type, Result: last.Result, Since: last.Since,
+		})
+	}
+	return out
+}
 
 // Problems implements server.Node.
 func (n node) Problems() []string { return texts(n.Desired().Problems) }

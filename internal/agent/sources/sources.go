@@ -112,6 +112,8 @@ type Opener struct {
 	Stored map[pod.Key]*v1.Pod
 	// SharesPorts reports that two pods of a workload may have the same host port. nil: they may not.
 	SharesPorts func() bool
+
+	read func(manifest.Snapshot) // nil: nobody
 	// Record is what is recorded of the pods of workloads. May be nil.
 	Record mux.Record
 	Log    *slog.Logger
@@ -282,12 +284,45 @@ func (o Opener) Run(
 	o.run(ctx, all, m, out, failed)
 }
 
+// Watched returns o which calls read with each snapshot of a source before it is merged.
+func (o Opener) Watched(read func(manifest.Snapshot)) Opener {
+	o.read = read
+	return o
+}
+
+// watched passes on the snapshots that o's read has been called with, until ctx ends.
+func (o Opener) watched(
+	ctx context.Context, in <-chan manifest.Snapshot, running *sync.WaitGroup,
+) <-chan manifest.Snapshot {
+	if o.read == nil {
+		return in
+	}
+	out := make(chan manifest.Snapshot)
+	running.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case s := <-in:
+				o.read(s)
+				select {
+				case <-ctx.Done():
+					return
+				case out <- s:
+				}
+			}
+		}
+	})
+	return out
+}
+
 // run is Run with a mux that may be run again.
-func (Opener) run(
+func (o Opener) run(
 	ctx context.Context, all []manifest.Source, m *mux.Mux, out chan<- manifest.Desired, failed func(string, error),
 ) {
 	snapshots := make(chan manifest.Snapshot)
 	var reading sync.WaitGroup
+	in := o.watched(ctx, snapshots, &reading)
 	for _, s := range all {
 		reading.Go(func() {
 			if err := s.Run(ctx, snapshots); err != nil && !errors.Is(err, context.Canceled) {
@@ -295,7 +330,7 @@ func (Opener) run(
 			}
 		})
 	}
-	if err := m.Run(ctx, snapshots, out); err != nil && !errors.Is(err, context.Canceled) {
+	if err := m.Run(ctx, in, out); err != nil && !errors.Is(err, context.Canceled) {
 		failed("mux", err)
 	}
 	reading.Wait()

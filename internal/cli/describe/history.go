@@ -37,9 +37,6 @@ type shown struct {
 	Revisions  []revisions.Outcome `json:"revisions"`
 }
 
-// progressing is the result of a revision that has none yet.
-const progressing revisions.Result = "Progressing"
-
 // History prints the revisions of the pod or workload that args name: POD, TYPE/NAME or TYPE NAME.
 func History(r *query.Reader, streams cli.Streams, o HistoryOptions, args []string) error {
 	if o.Output != "" && o.Output != "json" {
@@ -61,7 +58,7 @@ func History(r *query.Reader, streams cli.Streams, o HistoryOptions, args []stri
 	rows := [][]string{{"CURRENT", "REVISION", "RESULT", "AGE", "REASON"}}
 	for i, one := range s.Revisions {
 		at, current := one.Ended, ""
-		if one.Result == progressing {
+		if one.Result == revisions.Progressing {
 			at = one.Began
 		}
 		last := true
@@ -80,16 +77,7 @@ func History(r *query.Reader, streams cli.Streams, o HistoryOptions, args []stri
 
 // shownOf returns what is shown of a history.
 func shownOf(h *revisions.History) shown {
-	s := shown{RolledBack: h.RolledBack, Revisions: append([]revisions.Outcome{}, h.Past...)}
-	if h.Good != nil {
-		s.Current = h.Good.ID
-	}
-	if h.Tried == "" {
-		return s
-	}
-	s.Current = h.Tried
-	if !h.Overdue {
-		s.Revisions = append(s.Revisions, revisions.Outcome{ID: h.Tried, Result: progressing, Began: h.Began})
-	}
+	s := shown{RolledBack: h.RolledBack}
+	s.Current, s.Revisions = h.Outcomes()
 	return s
 }

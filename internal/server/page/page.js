@@ -9,7 +9,7 @@ const say = (where, text) => { if (where.textContent !== text) where.textContent
 // reading position is lost. Children with an id are matched by it.
 function patch(was, now) {
 	for (const {name, value} of now.attributes) if (was.getAttribute(name) !== value) was.setAttribute(name, value);
-	for (const {name} of [...was.attributes]) if (!now.hasAttribute(name)) was.removeAttribute(name);
+	for (const {name} of [...was.attributes]) if (name !== "open" && !now.hasAttribute(name)) was.removeAttribute(name);
 	const wanted = new Set([...now.children].map((child) => child.id)), known = new Map();
 	for (const child of [...was.children]) {
 		if (child.id && wanted.has(child.id)) known.set(child.id, child);

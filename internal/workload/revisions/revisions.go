@@ -86,6 +86,8 @@ const (
 	Failed Result = "Failed"
 	// Superseded is a revision that was edited before it was healthy.
 	Superseded Result = "Superseded"
+	// Progressing is a revision without an outcome yet; none is recorded with it.
+	Progressing Result = "Progressing"
 )
 
 // Outcome is the result of a revision.
@@ -315,6 +317,22 @@ func (h *History) Current() *Outcome {
 		return h.outcome(h.Good.ID, Healthy)
 	}
 	return nil
+}
+
+// Outcomes returns which revision runs, and what became of the last ones, the oldest first; the one that is being tried
+// is the last, and Progressing.
+func (h *History) Outcomes() (current string, all []Outcome) {
+	all = append([]Outcome{}, h.Past...)
+	if h.Good != nil {
+		current = h.Good.ID
+	}
+	if h.Tried == "" {
+		return current, all
+	}
+	if !h.Overdue {
+		all = append(all, Outcome{ID: h.Tried, Result: Progressing, Began: h.Began})
+	}
+	return h.Tried, all
 }
 
 // outcome returns the last outcome of a revision with this result; without times if it is too long ago to be recorded.

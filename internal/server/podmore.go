@@ -1,0 +1,70 @@
+package server
+
+import (
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/server/chart"
+	"podrun.io/podrun/internal/server/detail"
+	"podrun.io/podrun/internal/status/summary"
+	"podrun.io/podrun/internal/timeline"
+	"podrun.io/podrun/internal/timeline/day"
+)
+
+// ProbeResult is what a container's probe has found since some time.
+type ProbeResult struct {
+	Container string
+	// Type is Startup, Liveness or Readiness; Result is successful, failed or unknown.
+	Type, Result string
+	Since        time.Time
+}
+
+// chartOf returns what a pod's containers did in the last 24 hours.
+func (p page) chartOf(of *v1.Pod, now time.Time) chart.Chart {
+	if p.o.Timeline == nil {
+		return chart.Chart{}
+	}
+	key := pod.KeyOf(of)
+	pulls := p.o.Timeline.Spans(func(s timeline.Span) bool {
+		of := pod.Key{Namespace: s.Namespace, Name: s.Pod}
+		return s.Kind == timeline.Pull && of == key && now.Sub(s.Begin) < day.Kept
+	})
+	return chart.Of(p.o.Timeline.Day.Of(key), pulls, now, summary.Plain)
+}
+
+// hostOf returns the host by which a page was asked for; "" for the socket, whose clients name any.
+func hostOf(r *http.Request) string {
+	if local, is := r.Context().Value(http.LocalAddrContextKey).(net.Addr); is && local.Network() == "unix" {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = strings.Trim(r.Host, "[]")
+	}
+	return host
+}
+
+// addMore adds what only the page of one pod shows.
+func (p page) addMore(d *podData, of *v1.Pod, r *http.Request, now time.Time) {
+	d.Chart, d.Written = p.chartOf(of, now), detail.ManifestOf(p.o.Node.Desired(), of)
+	results := p.o.Node.ProbeResults(types.UID(d.UID))
+	for i := range d.Of {
+		if c := pod.FindContainer(of, d.Of[i].Name); c != nil {
+			d.Of[i].Ports = detail.Ports(of, c, hostOf(r))
+			d.Of[i].Probes = detail.Probes(c, func(probe string) (result string, since time.Time) {
+				for _, r := range results {
+					if r.Container == c.Name && r.Type == probe {
+						return r.Result, r.Since
+					}
+				}
+				return "", since
+			})
+		}
+	}
+}
