@@ -24,6 +24,7 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/stats"
 	"podrun.io/podrun/internal/stats/history"
 	"podrun.io/podrun/internal/timeline"
 )
@@ -51,6 +52,8 @@ type Node interface {
 	// disks and networks, which is measured for the call. If a part cannot be read, it returns an
 	// error beside the result.
 	Summary(ctx context.Context, whole bool) (*kubelet.Summary, error)
+	// Totals returns what the running pods have used in all.
+	Totals(ctx context.Context) []stats.Total
 	// Log writes a container's log to out as it is read. ErrNotFound and ErrNotYet are the errors
 	// of a log that does not exist.
 	Log(ctx context.Context, want LogRequest, out io.Writer) error

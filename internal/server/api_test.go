@@ -18,6 +18,7 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/stats"
 )
 
 // fakeNode is a Node with the data of the test.
@@ -39,6 +40,8 @@ func (n fakeNode) Pods() ([]v1.Pod, error) { return n.pods, n.err }
 func (n fakeNode) Running() []v1.Pod       { return n.pods }
 func (n fakeNode) Machine() Machine        { return n.machine }
 func (n fakeNode) Problems() []string      { return n.problems }
+
+func (n fakeNode) Totals(context.Context) []stats.Total { return nil }
 
 func (n fakeNode) ProbeResults(types.UID) []ProbeResult { return n.probes }
 

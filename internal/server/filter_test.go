@@ -15,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"podrun.io/podrun/internal/server/rows"
 	"podrun.io/podrun/internal/stats/history"
 	"podrun.io/podrun/internal/test"
+	"podrun.io/podrun/internal/workload"
 )
 
 // listed are the pods of TestFilter: one is crashing, one is starting, one runs and one has ended.
@@ -36,6 +38,7 @@ func listed() fakeNode {
 	starting := one("starting", "default", v1.PodPending, v1.ContainerStatus{
 		State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}},
 	})
+	starting.Annotations = map[string]string{workload.Annotation: "Deployment/web"}
 	running := one("running", "other", v1.PodRunning, v1.ContainerStatus{
 		Ready: true, State: v1.ContainerState{Running: &v1.ContainerStateRunning{}},
 	})
@@ -67,38 +70,40 @@ func TestFilter(t *testing.T) {
 		handler(node).ServeHTTP(w, httptest.NewRequest(method, path, nil))
 		return w.Body.String()
 	}
-	rows := regexp.MustCompile(`data-pod=\\?"([a-z-]+)`)
+	shown := regexp.MustCompile(`data-pod=\\?"([a-z-]+)`)
 	for query, want := range map[string]string{
-		"":                           "web-n ended running starting",
-		"sort=name":                  "web-n ended running starting",
-		"sort=state":                 "web-n starting running ended",
-		"sort=restarts":              "web-n ended running starting",
-		"sort=age":                   "web-n ended running starting",
-		"sort=cpu":                   "starting running ended web-n",
-		"sort=memory":                "web-n ended running starting",
-		"sort=other":                 "web-n ended running starting",
-		"state=unwell":               "web-n starting",
-		"state=well":                 "running",
-		"state=ended":                "ended",
-		"state=other":                "",
-		"namespace=other":            "running",
-		"namespace=none":             "",
-		"search=CRASH+oomk":          "web-n",
-		"search=10.0.0.7":            "web-n",
-		"search=ing":                 "running starting",
-		"search=crash+ended":         "",
-		"label=app%3Drunning":        "running",
-		"label=app+in+(ended,x)":     "ended",
-		"label=app":                  "ended running starting",
-		"label=app%3D%3D%3D":         "",
-		"state=unwell&label=app":     "starting",
-		"search=ing&sort=cpu&state=": "starting running",
-		"namespace=default&sort=cpu": "starting ended web-n",
+		"":              "web-n ended running starting",
+		"sort=name":     "web-n ended running starting",
+		"sort=state":    "web-n starting running ended",
+		"sort=restarts": "web-n ended running starting",
+		"sort=age":      "web-n ended running starting",
+		"sort=cpu":      "starting running ended web-n",
+		"sort=memory":   "web-n ended running starting",
+		"sort=workload": "starting web-n ended running",
+		"search=deployment+web&namespace=default": "starting",
+		"sort=other":                              "web-n ended running starting",
+		"state=unwell":                            "web-n starting",
+		"state=well":                              "running",
+		"state=ended":                             "ended",
+		"state=other":                             "",
+		"namespace=other":                         "running",
+		"namespace=none":                          "",
+		"search=CRASH+oomk":                       "web-n",
+		"search=10.0.0.7":                         "web-n",
+		"search=ing":                              "running starting",
+		"search=crash+ended":                      "",
+		"label=app%3Drunning":                     "running",
+		"label=app+in+(ended,x)":                  "ended",
+		"label=app":                               "ended running starting",
+		"label=app%3D%3D%3D":                      "",
+		"state=unwell&label=app":                  "starting",
+		"search=ing&sort=cpu&state=":              "starting running",
+		"namespace=default&sort=cpu":              "starting ended web-n",
 		"search=" + url.QueryEscape(`"><script>`): "",
 	} {
 		for _, body := range []string{get("/?" + query), get("/live?" + query)} {
 			var got []string
-			for _, m := range rows.FindAllStringSubmatch(body, -1) {
+			for _, m := range shown.FindAllStringSubmatch(body, -1) {
 				got = append(got, m[1])
 			}
 			if !slices.Equal(got, strings.Fields(want)) {
@@ -124,7 +129,7 @@ func TestFilter(t *testing.T) {
 	}
 	body = get("/?sort=name")
 	for _, want := range []string{
-		`<td class="number">3 (5m ago, OOMKilled)</td><td class="number wide">&lt;1m</td>`, `class="waiting" data-pod="starting"`,
+		`<td class="number">3 (5m ago, OOMKilled)</td><td class="number wide">&lt;1m</td>`, `class="waiting" data-pod="starting"`, `<div class="more">of Deployment web</div>`,
 		`class="well" data-pod="running"`, `class="ended" data-pod="ended"`, `<td class="number wide">25h</td>`, `<td class="number wide">3d</td>`,
 	} {
 		if !strings.Contains(body, want) {
@@ -141,14 +146,14 @@ func TestFilter(t *testing.T) {
 func TestChangesOnly(t *testing.T) {
 	node := listed()
 	p := newPage(Options{Node: node, History: history.New(history.Options{})}, nil)
-	was, err := p.listParts(filterOf(url.Values{}))
+	was, err := p.listParts(rows.FilterOf(url.Values{}))
 	test.Must(t, err)
-	changed := func(f filter) string {
+	changed := func(f rows.Filter) string {
 		now, err := p.listParts(f)
 		test.Must(t, err)
 		return strings.Join(slices.Sorted(maps.Keys(now.since(was))), " ")
 	}
-	byName := filterOf(url.Values{})
+	byName := rows.FilterOf(url.Values{})
 	if got := changed(byName); got != "" {
 		t.Errorf("nothing has changed, and %s was sent", got)
 	}
@@ -156,10 +161,10 @@ func TestChangesOnly(t *testing.T) {
 	if got := changed(byName); got != "row:default/ended" {
 		t.Errorf("one row has changed, and %q was sent", got)
 	}
-	if got := changed(filterOf(url.Values{"sort": {"cpu"}})); got != "pods" {
+	if got := changed(rows.FilterOf(url.Values{"sort": {"cpu"}})); got != "pods" {
 		t.Errorf("the order has changed, and %q was sent", got)
 	}
-	if got := changed(filterOf(url.Values{"search": {"ing"}})); got != "count pods" {
+	if got := changed(rows.FilterOf(url.Values{"search": {"ing"}})); got != "count pods" {
 		t.Errorf("the pods are others, and %q was sent", got)
 	}
 	if got := strings.Join(slices.Sorted(maps.Keys(was.since(parts{}))), " "); got != "count node plugins pods problems sources verdict workloads" {

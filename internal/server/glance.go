@@ -12,6 +12,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"podrun.io/podrun/internal/server/rows"
 	"podrun.io/podrun/internal/server/sparkline"
 	"podrun.io/podrun/internal/status/summary"
 )
@@ -67,21 +68,21 @@ func nodeOf(m Machine, used *kubelet.NodeStats, before *sparkline.Course, pods [
 		}
 	}
 	if !m.Since.IsZero() {
-		d.Up = "podrun " + ago(m.Since, now)
+		d.Up = "podrun " + rows.Ago(m.Since, now)
 		if booted := used.StartTime.Time; !booted.IsZero() {
-			d.Up += ", the machine " + ago(booted, now)
+			d.Up += ", the machine " + rows.Ago(booted, now)
 		}
 	}
 	reserved := reservationsOf(pods)
 	cpu := meterData{Name: "CPU", Text: strconv.Itoa(m.Processors), Whole: uint64(m.Processors) * 1000}
-	if use := cores(used.CPU); use != "" {
+	if use := rows.Cores(used.CPU); use != "" {
 		cpu.Used, cpu.Text = *used.CPU.UsageNanoCores/1e6, use+" of "+strconv.Itoa(m.Processors*1000)+"m"
 	}
 	cpu.Text += reserved.of(v1.ResourceCPU)
 	cpu.Line = before.CPU(float64(cpu.Whole))
 	d.Meters = []meterData{cpu}
 	if memory := used.Memory; memory != nil && memory.WorkingSetBytes != nil {
-		of := meterData{Name: "Memory", Text: mebibytes(memory), Used: *memory.WorkingSetBytes}
+		of := meterData{Name: "Memory", Text: rows.Mebibytes(memory), Used: *memory.WorkingSetBytes}
 		if memory.AvailableBytes != nil {
 			of.Whole = of.Used + *memory.AvailableBytes
 			of.Text += " of " + sparkline.Bytes(of.Whole)

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/stats/history"
@@ -30,13 +28,27 @@ type historyList struct {
 	Interval float64         `json:"intervalSeconds"`
 	End      *time.Time      `json:"end"`
 	Items    []historySeries `json:"items"`
+	// Pods are what pods have used, minute by minute.
+	Pods []podSeries `json:"pods"`
+}
+
+// podSeries is a pod's series, with a value each minute.
+type podSeries struct {
+	Namespace string     `json:"namespace"`
+	Pod       string     `json:"pod"`
+	UID       string     `json:"uid"`
+	Throttled []*float64 `json:"throttledMillisecondsPerSecond"`
+	Received  []*float64 `json:"receivedBytesPerSecond"`
+	Sent      []*float64 `json:"sentBytesPerSecond"`
+	Disk      []*float64 `json:"writableLayerBytes"`
 }
 
 // StartHistory begins to keep what n has used, also while nobody looks at it if always, until ctx ends. wait waits for
 // the end of that.
 func StartHistory(ctx context.Context, n Node, always bool) (h *history.History, wait func()) {
 	h = history.New(history.Options{
-		Usage: func(ctx context.Context) (*kubelet.Summary, error) { return n.Summary(ctx, false) }, Always: always,
+		Usage: func(ctx context.Context) (*kubelet.Summary, error) { return n.Summary(ctx, false) }, Pods: n.Totals,
+		Always: always,
 	})
 	var running sync.WaitGroup
 	running.Go(func() { h.Run(ctx) })
@@ -46,10 +58,16 @@ func StartHistory(ctx context.Context, n Node, always bool) (h *history.History,
 // usedBefore handles /api/v1/history: what containers and the machine have used in the last hour.
 func usedBefore(w http.ResponseWriter, r *http.Request, o Options) {
 	namespace, name := r.URL.Query().Get("namespace"), r.URL.Query().Get("pod")
-	all, end := o.History.Samples(func(of history.Of) bool {
+	is := func(of history.Of) bool {
 		return (namespace == "" || of.Namespace == namespace) && (name == "" || of.Pod == name)
-	})
-	out := historyList{Interval: history.Every.Seconds(), Items: []historySeries{}}
+	}
+	all, end := o.History.Samples(is)
+	out := historyList{Interval: history.Every.Seconds(), Items: []historySeries{}, Pods: []podSeries{}}
+	for _, s := range o.History.Pods(is) {
+		out.Pods = append(out.Pods, podSeries{
+			s.Namespace, s.Pod, s.UID, nullable(s.Throttled), nullable(s.Received), nullable(s.Sent), nullable(s.Disk),
+		})
+	}
 	if !end.IsZero() {
 		out.End = &end
 	}
@@ -69,18 +87,4 @@ func nullable(samples []float64) []*float64 {
 		}
 	}
 	return out
-}
-
-// limitOf returns a pod's limit; 0 if it has none.
-func limitOf(p *v1.Pod, name v1.ResourceName) float64 { return amount(podLimit(p, name), name) }
-
-// amount returns how much a limit is: of the CPU in thousandths of a processor, of memory in bytes; 0 if there is none.
-func amount(limit *resource.Quantity, name v1.ResourceName) float64 {
-	switch {
-	case limit == nil:
-		return 0
-	case name == v1.ResourceCPU:
-		return float64(limit.MilliValue())
-	}
-	return float64(limit.Value())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,6 +17,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/stats"
 	"podrun.io/podrun/internal/stats/history"
 )
 
@@ -30,6 +33,14 @@ func (atWork) Summary(context.Context, bool) (*kubelet.Summary, error) {
 	return &kubelet.Summary{Pods: []kubelet.PodStats{{
 		PodRef: kubelet.PodReference{Namespace: "n", Name: "p", UID: "u"}, Containers: []kubelet.ContainerStats{c},
 	}}}, nil
+}
+
+func (atWork) Totals(context.Context) []stats.Total {
+	seconds := uint64(time.Now().Unix() % 1e6)
+	return []stats.Total{{
+		Pod: pod.Key{Namespace: "n", Name: "p"}, UID: "u", Throttled: time.Duration(seconds) * 50 * time.Millisecond,
+		Network: true, Received: seconds * 2048, Sent: seconds * 3 << 20, Disk: 5 << 20,
+	}}
 }
 
 func (atWork) Pods() ([]v1.Pod, error) {
@@ -52,7 +63,7 @@ func TestHistory(t *testing.T) {
 			h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 			return w.Body.String()
 		}
-		if got := ask("/api/v1/history"); got != `{"intervalSeconds":10,"end":null,"items":[]}` {
+		if got := ask("/api/v1/history"); got != `{"intervalSeconds":10,"end":null,"items":[],"pods":[]}` {
 			t.Errorf("at first %s", got)
 		}
 		time.Sleep(5*time.Minute - time.Second)
@@ -66,7 +77,12 @@ func TestHistory(t *testing.T) {
 			time.Since(*all.End) > history.Every {
 			t.Errorf("%+v", s)
 		}
-		if got := ask("/api/v1/history?pod=other"); !strings.HasSuffix(got, `"items":[]}`) {
+		p := all.Pods[0]
+		if n := len(p.Sent); n != 60 || p.Pod != "p" || math.Round(*p.Throttled[59]) != 50 || math.Round(*p.Received[59]/2048*100) != 100 ||
+			math.Round(*p.Sent[59]/3/(1<<20)*100) != 100 || *p.Disk[59] != 5<<20 || p.Sent[40] != nil {
+			t.Errorf("%+v", p)
+		}
+		if got := ask("/api/v1/history?pod=other"); !strings.HasSuffix(got, `"items":[],"pods":[]}`) {
 			t.Errorf("of another pod: %s", got)
 		}
 		for _, path := range []string{"/", "/pod/n/p"} {
@@ -77,6 +93,15 @@ func TestHistory(t *testing.T) {
 				if !strings.Contains(page, want) {
 					t.Errorf("%s lacks %s", path, want)
 				}
+			}
+		}
+		page := ask("/pod/n/p")
+		for _, want := range []string{
+			"<dt>Throttled</dt><dd>5.0 % of the time <svg", "<dt>Received</dt><dd>2.0Ki/s <svg", "<dt>Sent</dt><dd>3.0Mi/s <svg",
+			"<dt>Writable layers</dt><dd>5Mi <svg",
+		} {
+			if !strings.Contains(page, want) {
+				t.Errorf("no %s", want)
 			}
 		}
 		cancel()

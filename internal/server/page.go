@@ -15,11 +15,10 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-	quantity "k8s.io/apimachinery/pkg/api/resource"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/server/chart"
+	"podrun.io/podrun/internal/server/rows"
 	"podrun.io/podrun/internal/server/sparkline"
 	"podrun.io/podrun/internal/status/overview"
 	"podrun.io/podrun/internal/status/summary"
@@ -79,7 +78,7 @@ func hashOf(text string) string {
 func (p page) register(mux *http.ServeMux) {
 	mux.HandleFunc("/{$}", p.list)
 	mux.HandleFunc("/live", func(w http.ResponseWriter, r *http.Request) {
-		f := filterOf(r.URL.Query())
+		f := rows.FilterOf(r.URL.Query())
 		p.live(w, r, func() (parts, error) { return p.listParts(f) })
 	})
 	mux.HandleFunc("/pod/{namespace}/{pod}", p.pod)
@@ -91,20 +90,6 @@ func (p page) register(mux *http.ServeMux) {
 	})
 }
 
-// row is a pod as the page of all pods shows it.
-type row struct {
-	Namespace, Name, State, Reason, IP, Manifest string
-	Level                                        summary.Level
-	Ready, Restarts, Age, CPU, Memory            string
-	CPULine, MemoryLine                          sparkline.Line
-	Containers                                   []string
-
-	// What rows are sorted by.
-	restarts    int
-	created     time.Time // when podrun saw it first
-	cpu, memory uint64
-}
-
 // listData is what the page of all pods shows.
 type listData struct {
 	Verdict  verdict
@@ -112,12 +97,12 @@ type listData struct {
 	Problems []string
 	// Workloads are those that make pods.
 	Workloads []overview.Workload
-	Rows      []row
+	Rows      []rows.Row
 	Plugins   []pluginData
-	Filter    filter
+	Filter    rows.Filter
 	// Of is the number of all pods, also of those that the filter does not show.
 	Of         int
-	Namespaces []option
+	Namespaces []rows.Option
 }
 
 // Count says how many pods the page shows, if these are not all.
@@ -136,7 +121,7 @@ type pluginData struct {
 }
 
 // listData returns what the page of all pods shows now.
-func (p page) listData(f filter) (listData, error) {
+func (p page) listData(f rows.Filter) (listData, error) {
 	pods, err := p.o.Node.Pods()
 	if err != nil {
 		return listData{}, err
@@ -149,7 +134,7 @@ func (p page) listData(f filter) (listData, error) {
 	used := p.courses.Now()
 	d := listData{
 		Node: nodeOf(machine, &all.Node, used[""], pods, time.Now()), Plugins: pluginsOf(machine.Plugins),
-		Rows: rows(pods, all, used, f), Filter: f, Of: len(pods), Namespaces: f.namespacesOf(pods),
+		Rows: rows.Of(pods, all, used, f), Filter: f, Of: len(pods), Namespaces: f.NamespacesOf(pods),
 	}
 	d.Workloads = overview.Of(p.o.Node.Desired(), pods)
 	for i, w := range d.Workloads {
@@ -184,121 +169,6 @@ func pluginsOf(all []Plugin) (out []pluginData) {
 	return out
 }
 
-// rows returns the current rows of the pods that a filter shows.
-func rows(pods []v1.Pod, used *kubelet.Summary, before map[string]*sparkline.Course, f filter) []row {
-	of := usageOf(used)
-	out := []row{}
-	for i := range pods {
-		uid := string(pods[i].UID)
-		if r := rowOf(&pods[i], of[uid], before[uid], time.Now()); f.shows(&pods[i], &r) {
-			out = append(out, r)
-		}
-	}
-	f.sort(out)
-	return out
-}
-
-// usageOf returns the resource usage of pods, by UID. Where it cannot be read, the columns stay empty.
-func usageOf(all *kubelet.Summary) map[string]kubelet.PodStats {
-	out := map[string]kubelet.PodStats{}
-	if all != nil {
-		for _, one := range all.Pods {
-			out[one.PodRef.UID] = one
-		}
-	}
-	return out
-}
-
-func rowOf(p *v1.Pod, taken kubelet.PodStats, before *sparkline.Course, now time.Time) row {
-	s := summary.Of(p)
-	r := row{
-		Namespace: p.Namespace, Name: p.Name,
-		State: s.Text, Reason: summary.Plain(summary.Why(p, now)), IP: p.Status.PodIP,
-		Manifest: summary.Plain(p.Annotations["podrun.io/manifest"]),
-		Ready:    fmt.Sprintf("%d/%d", s.Ready, s.Containers), Restarts: restarts(s, now),
-		Level: s.Level(), restarts: s.Restarts,
-		CPU:    ofLimit(cores(taken.CPU), podLimit(p, v1.ResourceCPU)),
-		Memory: ofLimit(mebibytes(taken.Memory), podLimit(p, v1.ResourceMemory)),
-
-		CPULine:    before.CPU(limitOf(p, v1.ResourceCPU)),
-		MemoryLine: before.Memory(limitOf(p, v1.ResourceMemory)),
-	}
-	if p.Status.StartTime != nil {
-		r.created = p.Status.StartTime.Time
-		r.Age = ago(r.created, now)
-	}
-	if taken.CPU != nil && taken.CPU.UsageNanoCores != nil {
-		r.cpu = *taken.CPU.UsageNanoCores
-	}
-	if taken.Memory != nil && taken.Memory.WorkingSetBytes != nil {
-		r.memory = *taken.Memory.WorkingSetBytes
-	}
-	for _, c := range summary.Roles(p) {
-		r.Containers = append(r.Containers, c.Container.Name)
-	}
-	return r
-}
-
-// restarts says how often a pod's containers have started again, when they did so last, and why.
-func restarts(s summary.Summary, now time.Time) string {
-	if s.LastRestart.IsZero() {
-		return strconv.Itoa(s.Restarts)
-	}
-	return fmt.Sprintf("%d (%s ago, %s)", s.Restarts, ago(s.LastRestart, now), summary.Plain(s.LastEnd))
-}
-
-// cores formats CPU usage in millicores; "" if it is not known.
-func cores(s *kubelet.CPUStats) string {
-	if s == nil || s.UsageNanoCores == nil {
-		return ""
-	}
-	return fmt.Sprintf("%dm", *s.UsageNanoCores/1e6)
-}
-
-func mebibytes(s *kubelet.MemoryStats) string {
-	if s == nil || s.WorkingSetBytes == nil {
-		return ""
-	}
-	return sparkline.Bytes(*s.WorkingSetBytes)
-}
-
-// ofLimit adds a limit to what is used; limit is nil if there is none.
-func ofLimit(used string, limit *quantity.Quantity) string {
-	if limit == nil || used == "" {
-		return used
-	}
-	return used + " of " + limit.String()
-}
-
-// podLimit returns the limit of a pod: its own, or the sum of those of its containers if each has one.
-func podLimit(p *v1.Pod, name v1.ResourceName) *quantity.Quantity {
-	if p.Spec.Resources != nil {
-		if own, is := p.Spec.Resources.Limits[name]; is {
-			return &own
-		}
-	}
-	var sum quantity.Quantity
-	for _, role := range summary.Roles(p) {
-		if role.Init && role.Kind() != "sidecar" {
-			continue
-		}
-		limit := containerLimit(role.Container, name)
-		if limit == nil {
-			return nil
-		}
-		sum.Add(*limit)
-	}
-	return &sum
-}
-
-// containerLimit returns a limit of a container; nil if it has none.
-func containerLimit(c *v1.Container, name v1.ResourceName) *quantity.Quantity {
-	if limit, is := c.Resources.Limits[name]; is {
-		return &limit
-	}
-	return nil
-}
-
 // render executes the template with the name.
 func (p page) render(name string, data any) (string, error) {
 	var out bytes.Buffer
@@ -324,7 +194,7 @@ func (p page) send(w http.ResponseWriter, code int, name string, data any, err e
 
 // list handles the page of all pods.
 func (p page) list(w http.ResponseWriter, r *http.Request) {
-	data, err := p.listData(filterOf(r.URL.Query()))
+	data, err := p.listData(rows.FilterOf(r.URL.Query()))
 	p.send(w, http.StatusOK, "list", data, err)
 }
 
@@ -357,7 +227,7 @@ func (p parts) since(before parts) map[string]string {
 }
 
 // listParts returns the parts of the page of all pods that change.
-func (p page) listParts(f filter) (out parts, err error) {
+func (p page) listParts(f rows.Filter) (out parts, err error) {
 	data, err := p.listData(f)
 	if err != nil {
 		return parts{}, err

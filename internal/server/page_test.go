@@ -107,8 +107,8 @@ func TestPageOfTheNode(t *testing.T) {
 		`<tr id="plugin:CSIPlugin/csi.&lt;b&gt;.com" class="ill"><th scope="row">csi.&lt;b&gt;.com</th><td class="wide">CSIPlugin</td>` +
 			`<td class="state text">Disconnected since 2026-01-02 03:04:05Z</td><td class="text"></td><td class="number">2</td>`,
 		`<tr id="plugin:DevicePlugin/example.com/fpga" class="ill">`,
-		`<tr id="workload:Job/default/prepare" class="ill"><td class="wide">default</td><th scope="row">Job prepare` +
-			`<div class="narrow">Bad: &lt;b&gt;\x1b[1m</div></th><td class="state">Failed 0/1</td>`,
+		`<tr id="workload:Job/default/prepare" class="ill"><td class="wide">default</td><th scope="row">` +
+			`<a href="?search=Job+prepare&amp;namespace=default" aria-label="Pods of Job prepare">Job prepare</a><div class="narrow">Bad: &lt;b&gt;\x1b[1m</div></th><td class="state">Failed 0/1</td>`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s in %s", want, body)

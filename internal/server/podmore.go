@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/server/chart"
 	"podrun.io/podrun/internal/server/detail"
+	"podrun.io/podrun/internal/server/sparkline"
+	"podrun.io/podrun/internal/stats/history"
 	"podrun.io/podrun/internal/status/summary"
 	"podrun.io/podrun/internal/timeline"
 	"podrun.io/podrun/internal/timeline/day"
@@ -50,8 +53,44 @@ func hostOf(r *http.Request) string {
 	return host
 }
 
+// lineRow is what a pod uses in its last minute, and its line of the last hour.
+type lineRow struct {
+	Name, Now string
+	Line      sparkline.Line
+}
+
+// linesOf returns the lines of a pod of which something is known.
+func (p page) linesOf(uid string) (out []lineRow) {
+	all := p.o.History.Pods(func(of history.Of) bool { return of.UID == uid })
+	if len(all) == 0 {
+		return nil
+	}
+	bytes := func(v float64) string { return sparkline.Bytes(uint64(v)) }
+	share := func(v float64) string { return fmt.Sprintf("%.1f %% of the time", v/10) }
+	for _, one := range []struct {
+		name   string
+		values []float64
+		format func(float64) string
+	}{
+		{"Throttled", all[0].Throttled, share}, {"Received", all[0].Received, sparkline.Rate},
+		{"Sent", all[0].Sent, sparkline.Rate}, {"Writable layers", all[0].Disk, bytes},
+	} {
+		row := lineRow{Name: one.name, Line: sparkline.Of(one.name, one.values, one.format)}
+		for _, v := range one.values {
+			if v >= 0 {
+				row.Now = one.format(v)
+			}
+		}
+		if row.Now != "" {
+			out = append(out, row)
+		}
+	}
+	return out
+}
+
 // addMore adds what only the page of one pod shows.
 func (p page) addMore(d *podData, of *v1.Pod, r *http.Request, now time.Time) {
+	d.Lines = p.linesOf(d.UID)
 	d.Chart, d.Written = p.chartOf(of, now), detail.ManifestOf(p.o.Node.Desired(), of)
 	results := p.o.Node.ProbeResults(types.UID(d.UID))
 	for i := range d.Of {

@@ -16,6 +16,7 @@ import (
 
 	"podrun.io/podrun/internal/server/chart"
 	"podrun.io/podrun/internal/server/detail"
+	"podrun.io/podrun/internal/server/rows"
 	"podrun.io/podrun/internal/server/sparkline"
 	"podrun.io/podrun/internal/status/summary"
 )
@@ -28,13 +29,14 @@ const (
 
 // podData is a pod as its page shows it.
 type podData struct {
-	row
+	rows.Row
 	UID, Node, Started, Message string
 	Of                          []containerRow
 	// Conditions are the conditions whose status is not True.
 	Conditions []conditionRow
 	Events     []eventRow
 	Chart      chart.Chart
+	Lines      []lineRow
 	Written    detail.Manifest
 	// Chosen is the container whose log is shown; with Previous it is the log of its previous
 	// instance.
@@ -88,7 +90,7 @@ func (p page) podParts(r *http.Request) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"story", "day", "manifest", "spec", "events"} {
+	for _, name := range []string{"story", "lines", "day", "manifest", "spec", "events"} {
 		if out[name], err = p.render(name, d); err != nil {
 			return nil, err
 		}
@@ -108,7 +110,7 @@ func (p page) podOf(r *http.Request) (podData, error) {
 		return podData{}, fmt.Errorf("pod %s/%s: %w", namespace, name, ErrNotFound)
 	}
 	all, _ := p.o.Node.Summary(context.Background(), false) // what cannot be read stays empty
-	d := dataOf(&pods[i], usageOf(all)[string(pods[i].UID)], p.courses.Now(), time.Now())
+	d := dataOf(&pods[i], rows.UsageOf(all)[string(pods[i].UID)], p.courses.Now(), time.Now())
 	d.Events = p.eventsOf(&pods[i])
 	p.addMore(&d, &pods[i], r, time.Now())
 	d.Previous = r.URL.Query().Get("previous") == "true"
@@ -120,7 +122,7 @@ func (p page) podOf(r *http.Request) (podData, error) {
 
 func dataOf(p *v1.Pod, taken kubelet.PodStats, before map[string]*sparkline.Course, now time.Time) podData {
 	d := podData{
-		row:     rowOf(p, taken, before[string(p.UID)], now),
+		Row:     rows.One(p, taken, before[string(p.UID)], now),
 		UID:     string(p.UID),
 		Node:    p.Spec.NodeName,
 		Message: summary.Plain(p.Annotations["podrun.io/manifest-error"]),
@@ -142,12 +144,13 @@ func dataOf(p *v1.Pod, taken kubelet.PodStats, before map[string]*sparkline.Cour
 	for _, r := range summary.InitialFirst(summary.Roles(p)) {
 		one := containerOf(r)
 		course := before[string(p.UID)+"/"+one.Name]
-		one.CPULine = course.CPU(amount(containerLimit(r.Container, v1.ResourceCPU), v1.ResourceCPU))
-		one.MemoryLine = course.Memory(amount(containerLimit(r.Container, v1.ResourceMemory), v1.ResourceMemory))
+		limit := func(name v1.ResourceName) float64 { return rows.Amount(rows.ContainerLimit(r.Container, name), name) }
+		one.CPULine = course.CPU(limit(v1.ResourceCPU))
+		one.MemoryLine = course.Memory(limit(v1.ResourceMemory))
 		for _, c := range taken.Containers {
 			if c.Name == one.Name {
-				one.CPU = ofLimit(cores(c.CPU), containerLimit(r.Container, v1.ResourceCPU))
-				one.Memory = ofLimit(mebibytes(c.Memory), containerLimit(r.Container, v1.ResourceMemory))
+				one.CPU = rows.OfLimit(rows.Cores(c.CPU), rows.ContainerLimit(r.Container, v1.ResourceCPU))
+				one.Memory = rows.OfLimit(rows.Mebibytes(c.Memory), rows.ContainerLimit(r.Container, v1.ResourceMemory))
 			}
 		}
 		d.Of = append(d.Of, one)

@@ -56,6 +56,11 @@ func TestGroups(t *testing.T) {
 			whole.Processes != 2 || whole.Disk != nil || whole.Pod.Name != "web-n" || !whole.Started.Equal(began) {
 			t.Errorf("the pod %+v", whole)
 		}
+		if total := got.Totals(); len(total) != 1 || total[0] != (Total{
+			Pod: pod.KeyOf(&web), UID: "u1", Network: true, Received: 1, Disk: 10,
+		}) {
+			t.Errorf("%+v", total)
+		}
 		if got.Data.Device != "/dev/data" || got.Data.Capacity != 1000 || got.Layers.Device != "/dev/root" {
 			t.Errorf("%+v, %+v", got.Data, got.Layers)
 		}

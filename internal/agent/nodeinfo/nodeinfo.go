@@ -187,6 +187,15 @@ func (n node) groups(ctx context.Context) (stats.Groups, error) {
 	return n.summary.Groups(ctx, pods)
 }
 
+// Totals implements server.Node.
+func (n node) Totals(ctx context.Context) []stats.Total {
+	all, err := n.groups(ctx)
+	if err != nil {
+		n.o.Log.Debug("what pods have used is not known completely", "err", err)
+	}
+	return all.Totals()
+}
+
 // Running implements server.Node.
 func (n node) Running() []v1.Pod {
 	var out []v1.Pod

@@ -109,6 +109,11 @@ func (c *Course) Memory(limit float64) Line {
 	return lineOf("Memory", c.memory[:], limit, func(v float64) string { return Bytes(uint64(v)) })
 }
 
+// Of returns the line of values of the last hour, of which there are at most 60, the newest last; negative: not known.
+func Of(what string, values []float64, format func(float64) string) Line {
+	return lineOf(what, values[max(0, len(values)-points):], 0, format)
+}
+
 func lineOf(what string, values []float64, limit float64, format func(float64) string) (s Line) {
 	highest := -1.0
 	for _, v := range values {
@@ -145,6 +150,17 @@ func lineOf(what string, values []float64, limit float64, format func(float64) s
 		s.Label += ", limit " + format(limit)
 	}
 	return s
+}
+
+// Rate returns bytes a second as the pages show them.
+func Rate(perSecond float64) string {
+	switch {
+	case perSecond >= 1<<20:
+		return fmt.Sprintf("%.1fMi/s", perSecond/(1<<20))
+	case perSecond >= 1<<10:
+		return fmt.Sprintf("%.1fKi/s", perSecond/(1<<10))
+	}
+	return fmt.Sprintf("%.0fB/s", perSecond)
 }
 
 // Bytes returns an amount of memory as the pages show it.

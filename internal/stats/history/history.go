@@ -13,6 +13,8 @@ import (
 	"time"
 
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"podrun.io/podrun/internal/stats"
 )
 
 const (
@@ -27,6 +29,8 @@ const (
 type Options struct {
 	// Usage returns what is used now.
 	Usage func(ctx context.Context) (*kubelet.Summary, error)
+	// Pods returns what each pod has used in all, which is asked once a minute. nil: nothing is kept of it.
+	Pods func(ctx context.Context) []stats.Total
 	// Always takes samples even if nobody looks.
 	Always bool
 }
@@ -40,6 +44,7 @@ type History struct {
 	looked time.Time
 	newest int64 // the number of the newest sample
 	series map[Of]*buffer
+	pods   map[Of]*minutes
 }
 
 // Of is what a series is of: a container of a pod, or the machine if all is "".
@@ -55,11 +60,12 @@ type Series struct {
 
 // New returns a History without samples.
 func New(o Options) *History {
-	return &History{o: o, watched: make(chan struct{}, 1), series: map[Of]*buffer{}}
+	return &History{o: o, watched: make(chan struct{}, 1), series: map[Of]*buffer{}, pods: map[Of]*minutes{}}
 }
 
 // Run takes samples until ctx ends.
 func (h *History) Run(ctx context.Context) {
+	minute := int64(-1) // of which the pods were asked last
 	for ctx.Err() == nil {
 		if !h.o.Always && !h.isWatched(time.Now()) {
 			select {
@@ -71,6 +77,10 @@ func (h *History) Run(ctx context.Context) {
 		}
 		if all, err := h.o.Usage(ctx); err == nil { // else the sample is missing
 			h.add(all, time.Now())
+		}
+		if now := number(time.Now()) / perMinute; now != minute && h.o.Pods != nil {
+			minute = now
+			h.addPods(h.o.Pods(ctx), time.Now())
 		}
 		select {
 		case <-ctx.Done():

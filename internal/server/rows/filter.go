@@ -1,4 +1,4 @@
-package server
+package rows
 
 import (
 	"cmp"
@@ -14,34 +14,34 @@ import (
 	"podrun.io/podrun/internal/status/summary"
 )
 
-// filter says which pods the page of all pods shows, and in which order: the page's address has it, so that a link
+// Filter says which pods the page of all pods shows, and in which order: the page's address has it, so that a link
 // shows the same to somebody else.
-type filter struct {
+type Filter struct {
 	Search, State, Namespace, Label, Sort string
 	// selector is Label; Invalid says why it is none.
 	selector labels.Selector
 	Invalid  string
 }
 
-// option is one of the values of a field of the filter, and what the page calls it.
-type option struct{ Value, Text string }
+// Option is one of the values of a field of the filter, and what the page calls it.
+type Option struct{ Value, Text string }
 
 // States and Sorts are the values of the fields State and Sort. The first is that of a page that does not say it.
-func (filter) States() []option {
-	return []option{{"", "any"}, {"unwell", "not well"}, {"well", "running"}, {"ended", "ended"}}
+func (Filter) States() []Option {
+	return []Option{{"", "any"}, {"unwell", "not well"}, {"well", "running"}, {"ended", "ended"}}
 }
 
 // Sorts returns the orders.
-func (filter) Sorts() []option {
-	return []option{
+func (Filter) Sorts() []Option {
+	return []Option{
 		{"", "name"}, {"state", "state, worst first"}, {"restarts", "restarts"}, {"age", "age, newest first"},
-		{"cpu", "CPU"}, {"memory", "memory"},
+		{"cpu", "CPU"}, {"memory", "memory"}, {"workload", "workload"},
 	}
 }
 
-// filterOf returns the filter of an address.
-func filterOf(query url.Values) filter {
-	f := filter{
+// FilterOf returns the filter of an address.
+func FilterOf(query url.Values) Filter {
+	f := Filter{
 		Search: strings.TrimSpace(query.Get("search")), State: query.Get("state"), Namespace: query.Get("namespace"),
 		Label: strings.TrimSpace(query.Get("label")), Sort: query.Get("sort"),
 	}
@@ -54,7 +54,7 @@ func filterOf(query url.Values) filter {
 }
 
 // Query returns the filter as a page's address has it; "" for all pods.
-func (f filter) Query() string {
+func (f Filter) Query() string {
 	q := url.Values{}
 	for name, value := range map[string]string{
 		"search": f.Search, "state": f.State, "namespace": f.Namespace, "label": f.Label, "sort": f.Sort,
@@ -70,13 +70,14 @@ func (f filter) Query() string {
 }
 
 // shows reports whether the page shows a pod.
-func (f filter) shows(p *v1.Pod, r *row) bool {
+func (f Filter) shows(p *v1.Pod, r *Row) bool {
 	level := map[summary.Level]string{summary.Ill: "unwell", summary.Waiting: "unwell"}[r.Level]
 	if f.State != "" && f.State != cmp.Or(level, string(r.Level)) || f.Namespace != "" && f.Namespace != p.Namespace {
 		return false
 	}
-	text := strings.ToLower(strings.Join(append([]string{p.Namespace, r.Name, r.State, r.Reason, r.IP, r.Manifest},
-		r.Containers...), "\n"))
+	text := strings.ToLower(strings.Join(append([]string{
+		p.Namespace, r.Name, r.State, r.Reason, r.IP, r.Manifest, r.Workload,
+	}, r.Containers...), "\n"))
 	for _, word := range strings.Fields(strings.ToLower(f.Search)) {
 		if !strings.Contains(text, word) {
 			return false
@@ -89,23 +90,27 @@ func (f filter) shows(p *v1.Pod, r *row) bool {
 var levels = []summary.Level{summary.Ill, summary.Waiting, summary.Well, summary.Ended}
 
 // sort puts rows, which are sorted by name, into the order.
-func (f filter) sort(all []row) {
-	order := map[string]func(a, b *row) int{
-		"state": func(a, b *row) int {
+func (f Filter) sort(all []Row) {
+	order := map[string]func(a, b *Row) int{
+		"state": func(a, b *Row) int {
 			return cmp.Compare(slices.Index(levels, a.Level), slices.Index(levels, b.Level))
 		},
-		"restarts": func(a, b *row) int { return cmp.Compare(b.restarts, a.restarts) },
-		"age":      func(a, b *row) int { return b.created.Compare(a.created) },
-		"cpu":      func(a, b *row) int { return cmp.Compare(b.cpu, a.cpu) },
-		"memory":   func(a, b *row) int { return cmp.Compare(b.memory, a.memory) },
+		"restarts": func(a, b *Row) int { return cmp.Compare(b.restarts, a.restarts) },
+		"age":      func(a, b *Row) int { return b.created.Compare(a.created) },
+		"cpu":      func(a, b *Row) int { return cmp.Compare(b.cpu, a.cpu) },
+		"memory":   func(a, b *Row) int { return cmp.Compare(b.memory, a.memory) },
+		"workload": func(a, b *Row) int { // pods of none are the last
+			return cmp.Or(-cmp.Compare(min(len(a.Workload), 1), min(len(b.Workload), 1)),
+				cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Workload, b.Workload))
+		},
 	}[f.Sort]
 	if order != nil {
-		slices.SortStableFunc(all, func(a, b row) int { return order(&a, &b) })
+		slices.SortStableFunc(all, func(a, b Row) int { return order(&a, &b) })
 	}
 }
 
-// namespacesOf returns the namespaces of pods, and that of the filter, for the page's list of them.
-func (f filter) namespacesOf(pods []v1.Pod) []option {
+// NamespacesOf returns the namespaces of pods, and that of the filter, for the page's list of them.
+func (f Filter) NamespacesOf(pods []v1.Pod) []Option {
 	all := []string{}
 	if f.Namespace != "" {
 		all = append(all, f.Namespace)
@@ -114,15 +119,15 @@ func (f filter) namespacesOf(pods []v1.Pod) []option {
 		all = append(all, pods[i].Namespace)
 	}
 	slices.Sort(all)
-	out := []option{{"", "all"}}
+	out := []Option{{"", "all"}}
 	for _, name := range slices.Compact(all) {
-		out = append(out, option{name, name})
+		out = append(out, Option{name, name})
 	}
 	return out
 }
 
-// ago is a time before now as the page shows it; it changes at most once a minute.
-func ago(t, now time.Time) string {
+// Ago is a time before now as the page shows it; it changes at most once a minute.
+func Ago(t, now time.Time) string {
 	d := now.Sub(t)
 	switch {
 	case t.IsZero():
