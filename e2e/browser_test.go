@@ -26,6 +26,8 @@ type browser struct {
 	lines   *bufio.Reader
 	session string
 	last    int
+	// errors are what the page's console shows as errors, without those of the network.
+	errors []string
 }
 
 // newBrowser starts Debian's Chromium; it ends with the test.
@@ -59,11 +61,40 @@ func newBrowser(t *testing.T, dir string, flags ...string) *browser {
 	var attached struct{ SessionID string }
 	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
 	b.session = attached.SessionID
+	b.call("Log.enable", nil, nil)
+	b.call("Runtime.enable", nil, nil)
 	b.size(1200, 800)
 	return b
 }
 
-// ask sends a command and reads its answer; what else the browser tells is left out.
+// notice is what the browser tells unasked.
+type notice struct {
+	Method string
+	Params struct {
+		Entry            struct{ Source, Level, Text string }
+		Type             string
+		Args             []struct{ Value, Description any }
+		ExceptionDetails struct {
+			Text      string
+			Exception struct{ Description string }
+		}
+	}
+}
+
+// error returns the error that a notice is, "" for none. That podrun cannot be reached is no error of a page.
+func (n notice) error() string {
+	switch p := n.Params; {
+	case n.Method == "Runtime.exceptionThrown":
+		return p.ExceptionDetails.Text + " " + p.ExceptionDetails.Exception.Description
+	case n.Method == "Runtime.consoleAPICalled" && (p.Type == "error" || p.Type == "assert"):
+		return fmt.Sprint(p.Args)
+	case n.Method == "Log.entryAdded" && p.Entry.Level == "error" && p.Entry.Source != "network":
+		return p.Entry.Source + ": " + p.Entry.Text
+	}
+	return ""
+}
+
+// ask sends a command and reads its answer; of what else the browser tells, errors are kept.
 func (b *browser) ask(method string, params, into any) error {
 	b.last++
 	text, err := json.Marshal(map[string]any{"id": b.last, "method": method, "params": params, "sessionId": b.session})
@@ -89,9 +120,13 @@ func (b *browser) ask(method string, params, into any) error {
 			ID     int
 			Result json.RawMessage
 			Error  *struct{ Message string }
+			notice
 		}
 		if err := json.Unmarshal(bytes.TrimSuffix(line, []byte{0}), &answer); err != nil {
 			return err
+		}
+		if text := answer.error(); text != "" {
+			b.errors = append(b.errors, text)
 		}
 		switch {
 		case answer.ID != b.last:

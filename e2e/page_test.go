@@ -31,8 +31,15 @@ func TestPage(t *testing.T) {
 	s.looks(t)
 	s.filters(t)
 	s.accessible(t)
+	s.pictures(t)
 	s.goesOn(t)
 	s.saysLittle(t)
+	if len(s.b.errors) > 0 {
+		t.Errorf("in the console: %q", s.b.errors)
+	}
+	if s.b.text("console.error('seen')"); len(s.b.errors) == 0 {
+		t.Error("errors of the console are not seen")
+	}
 	n.end(syscall.SIGTERM)
 	s.b.until("document.getElementById('state').textContent", "podrun does not answer: shown as it was last.")
 }
