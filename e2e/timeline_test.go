@@ -12,7 +12,7 @@ func TestTimeline(t *testing.T) {
 	n.serve()
 	n.awaitPod("web-n", "to be ready", isReady)
 	r := n.run("timeline", "web")
-	for _, want := range []string{"default/web-n sandbox\n", "default/web-n c start\n", "#"} {
+	for _, want := range []string{"default/web-n sandbox\n", "default/web-n network\n", "default/web-n c start\n", "#"} {
 		if r.code != 0 || !strings.Contains(r.stdout, want) {
 			t.Errorf("without %q: %v", want, r)
 		}

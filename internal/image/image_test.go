@@ -11,8 +11,10 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/trace"
 )
 
 func TestCredentials(t *testing.T) {
@@ -70,23 +72,31 @@ func TestPullGroup(t *testing.T) {
 		var f PullGroup
 		var mu sync.Mutex
 		pulls := 0
-		arrive := make(chan error)
+		arrive, layer := make(chan error), make(chan string)
 		pull := func(ctx context.Context, m *Meter) (pod.Image, error) {
 			m.Expect("layer", 7)
 			mu.Lock()
 			pulls++
 			mu.Unlock()
-			select {
-			case err := <-arrive:
-				return pod.Image{Name: "a"}, err
-			case <-ctx.Done():
-				return pod.Image{}, ctx.Err()
+			for {
+				select {
+				case one := <-layer:
+					m.Done(one)
+				case err := <-arrive:
+					return pod.Image{Name: "a"}, err
+				case <-ctx.Done():
+					return pod.Image{}, ctx.Err()
+				}
 			}
 		}
 		results := make(chan error, 10)
+		fetched := 0
 		first, giveUp := context.WithCancel(t.Context())
 		want := func(ctx context.Context) {
 			go func() {
+				ctx := trace.With(ctx, trace.Trace{Fetched: func(time.Time) {
+					fetched++ // under the lock of the meter
+				}})
 				i, err := f.Pull(ctx, "a key", pull)
 				if err == nil && i.Name != "a" {
 					err = fmt.Errorf("image %+v", i)
@@ -121,6 +131,14 @@ func TestPullGroup(t *testing.T) {
 		synctest.Wait()
 		if pulls != 2 {
 			t.Errorf("%d pulls", pulls)
+		}
+		if fetched != 0 {
+			t.Errorf("%d callers were told that all is fetched", fetched)
+		}
+		layer <- "layer"
+		synctest.Wait()
+		if fetched != 8 {
+			t.Errorf("%d callers were told that all is fetched, want 8", fetched)
 		}
 		arrive <- nil
 		for range 8 {

@@ -18,6 +18,9 @@ type Meter struct {
 	// computed.
 	came    int64
 	samples []sample
+	// complete is when the last of the complete layers became so, and fetched is called with it.
+	complete time.Time
+	fetched  []func(time.Time)
 }
 
 type blob struct {
@@ -59,8 +62,44 @@ func (m *Meter) At(digest string, n int64, came int) {
 func (m *Meter) Done(digest string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if b := m.blobs[digest]; b != nil {
+	if b := m.blobs[digest]; b != nil && !b.done {
 		b.at, b.done = b.size, true
+		m.complete = time.Now()
+		m.report(m.fetched...)
+	}
+}
+
+// OnFetched makes the meter call f as trace.Trace.Fetched is called. f must not call the meter.
+func (m *Meter) OnFetched(f func(time.Time)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fetched = append(m.fetched, f)
+	m.report(f)
+}
+
+// Pulled records that the image has been pulled. Layers that were not fetched were not needed: what is made of them was
+// there.
+func (m *Meter) Pulled() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range m.blobs {
+		b.at, b.done = b.size, true
+	}
+	m.report(m.fetched...)
+}
+
+// report calls functions with when the layers became complete, if all are. The caller holds mu.
+func (m *Meter) report(to ...func(time.Time)) {
+	if m.complete.IsZero() {
+		return
+	}
+	for _, b := range m.blobs {
+		if !b.done {
+			return
+		}
+	}
+	for _, f := range to {
+		f(m.complete)
 	}
 }
 

@@ -1,11 +1,49 @@
 package image
 
 import (
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"podrun.io/podrun/internal/pod"
 )
+
+// TestFetched: who wants to know it hears when all layers that are known are there, and again if there were more.
+func TestFetched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		m := NewMeter(begin)
+		var heard []time.Duration
+		m.OnFetched(func(at time.Time) { heard = append(heard, at.Sub(begin)) })
+		done := func(layer string, want ...time.Duration) {
+			t.Helper()
+			time.Sleep(time.Second)
+			m.Done(layer)
+			if !slices.Equal(heard, want) {
+				t.Errorf("after %s: %v, want %v", layer, heard, want)
+			}
+		}
+		m.Expect("a", 1)
+		m.Expect("b", 1)
+		done("a")
+		done("b", 2*time.Second)
+		done("b", 2*time.Second) // the same again
+		m.Expect("c", 1)
+		m.Expect("present", 1)
+		done("c", 2*time.Second)
+		m.Pulled()
+		var late time.Duration
+		m.OnFetched(func(at time.Time) { late = at.Sub(begin) })
+		if want := []time.Duration{2 * time.Second, 4 * time.Second}; !slices.Equal(heard, want) || late != want[1] {
+			t.Errorf("after the pull: %v, %v", heard, late)
+		}
+		m = NewMeter(begin)
+		m.OnFetched(func(time.Time) { t.Error("nothing was fetched") })
+		m.Expect("present", 1)
+		m.Pulled()
+	})
+}
 
 func TestMeter(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/trace"
 )
 
 // PullGroup merges concurrent pulls of the same image into one. The zero value is ready to use.
@@ -35,7 +36,10 @@ func (g *PullGroup) Pull(
 	for {
 		own, other := g.join(name)
 		if other == nil {
-			own.image, own.err = pull(ctx, own.meter)
+			own.meter.OnFetched(trace.Of(ctx).Fetched)
+			if own.image, own.err = pull(ctx, own.meter); own.err == nil {
+				own.meter.Pulled()
+			}
 			own.cancelled = own.err != nil && ctx.Err() != nil
 			g.mu.Lock()
 			delete(g.byName, name)
@@ -43,6 +47,7 @@ func (g *PullGroup) Pull(
 			close(own.done)
 			return own.image, own.err
 		}
+		other.meter.OnFetched(trace.Of(ctx).Fetched)
 		select {
 		case <-other.done:
 			if !other.cancelled {

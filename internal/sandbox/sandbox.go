@@ -36,6 +36,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/trace"
 )
 
 // Network connects a pod's network namespace. A Store does not call it concurrently for the same
@@ -193,7 +194,14 @@ func (s *Store) connect(ctx context.Context, p *v1.Pod, b *pod.Sandbox) error {
 	} else if s.network == nil {
 		return nil
 	}
+	traced := trace.Of(ctx)
+	if netns != "" {
+		traced.Network()
+	}
 	ips, err := s.network.Setup(ctx, b.ID, netns, p)
+	if netns != "" {
+		traced.Connected(err)
+	}
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/trace"
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -288,8 +289,10 @@ func TestCreateFails(t *testing.T) {
 	s.network = n
 	p := testPod("web")
 	b := prepare(t, s, p)
-	if _, err := s.Create(t.Context(), p, b); !errors.Is(err, n.fail) {
-		t.Fatalf("error %v", err)
+	var traced error
+	created := trace.With(t.Context(), trace.Trace{Connected: func(err error) { traced = err }})
+	if _, err := s.Create(created, p, b); !errors.Is(err, n.fail) || !errors.Is(traced, n.fail) {
+		t.Fatalf("error %v, traced %v", err, traced)
 	}
 	if s.Ready(b) {
 		t.Error("ready")

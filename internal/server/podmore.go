@@ -36,7 +36,7 @@ func (p page) chartOf(of *v1.Pod, now time.Time) chart.Chart {
 	key := pod.KeyOf(of)
 	pulls := p.o.Timeline.Spans(func(s timeline.Span) bool {
 		of := pod.Key{Namespace: s.Namespace, Name: s.Pod}
-		return s.Kind == timeline.Pull && of == key && now.Sub(s.Begin) < day.Kept
+		return s.OfPull() && of == key && now.Sub(s.Begin) < day.Kept
 	})
 	return chart.Of(p.o.Timeline.Day.Of(key), pulls, now, summary.Plain)
 }

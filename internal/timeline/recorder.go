@@ -20,8 +20,10 @@ type Kind string
 
 // The kinds of spans.
 const (
-	Pull    Kind = "pull"    // an image is fetched and unpacked
-	Sandbox Kind = "sandbox" // the pod's namespaces and its network are created
+	Pull    Kind = "pull"    // an image is fetched; its first layers may be unpacked meanwhile
+	Unpack  Kind = "unpack"  // an image has been fetched, and the rest of it is unpacked
+	Sandbox Kind = "sandbox" // the pod's namespaces are created
+	Network Kind = "network" // the pod is connected to its network
 	Volumes Kind = "volumes" // the pod's volumes are made ready
 	Start   Kind = "start"   // a container is created and started
 	Run     Kind = "run"     // a container ran until its end
@@ -45,6 +47,9 @@ type Span struct {
 	// Critical reports that the end waited for it.
 	Critical bool `json:"critical"`
 }
+
+// OfPull reports that a span is a part of the pull of an image.
+func (s Span) OfPull() bool { return s.Kind == Pull || s.Kind == Unpack }
 
 // What is kept at most, of a pod and of all. The oldest spans are dropped.
 const (
@@ -73,33 +78,65 @@ func New() *Recorder {
 	}
 }
 
-// Begin records that something begins. end records its end, once.
-func (r *Recorder) Begin(key pod.Key, name string, kind Kind, detail string) (end func(error)) {
+// Begin records that something begins.
+func (r *Recorder) Begin(key pod.Key, name string, kind Kind, detail string) *Open {
 	if r == nil {
-		return func(error) {}
+		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.add(key, Span{Container: name, Kind: kind, Detail: detail, Begin: time.Now()})
-	return func(err error) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if s.End != nil {
-			return
-		}
-		if err != nil {
-			s.Error = cut(err.Error())
-		}
-		s.end(time.Now())
+	return &Open{r: r, now: r.add(key, Span{Container: name, Kind: kind, Detail: detail, Begin: time.Now()})}
+}
+
+// Open is what goes on: one span, or several, each of which begins where the one before ends. Its methods may be called
+// by several goroutines; those of nil do nothing.
+type Open struct {
+	r           *Recorder
+	before, now *Span
+}
+
+// End records the end, once.
+func (o *Open) End(err error) {
+	if o == nil {
+		return
+	}
+	o.r.mu.Lock()
+	defer o.r.mu.Unlock()
+	if o.now.End != nil {
+		return
+	}
+	if err != nil {
+		o.now.Error = cut(err.Error())
+	}
+	o.now.end(time.Now())
+}
+
+// Becomes records that from a time on it is of another kind. If it is of that kind already, that began only then.
+func (o *Open) Becomes(kind Kind, detail string, at time.Time) {
+	if o == nil {
+		return
+	}
+	o.r.mu.Lock()
+	defer o.r.mu.Unlock()
+	switch {
+	case o.now.End != nil:
+	case o.now.Kind != kind:
+		o.before = o.now
+		o.before.end(at)
+		next := Span{Container: o.now.Container, Kind: kind, Detail: detail, Begin: *o.before.End}
+		o.now = o.r.add(o.before.key(), next)
+	case o.before != nil && at.After(o.now.Begin):
+		o.before.end(at)
+		o.now.Begin = at
 	}
 }
 
-// Begins records that something of one pod begins, and returns what records its end.
-type Begins func(container string, kind Kind, detail string) (end func(error))
+// Begins records that something of one pod begins.
+type Begins func(container string, kind Kind, detail string) *Open
 
 // Of returns Begin for one pod.
 func (r *Recorder) Of(key pod.Key) Begins {
-	return func(container string, kind Kind, detail string) func(error) {
+	return func(container string, kind Kind, detail string) *Open {
 		return r.Begin(key, container, kind, detail)
 	}
 }

@@ -135,15 +135,15 @@ func TestHostileNames(t *testing.T) {
 func TestBounds(t *testing.T) {
 	r := New()
 	for range maxPod + 5 {
-		r.Begin(pod.Key{Namespace: "d", Name: "a"}, "", Start, "")(nil)
+		r.Begin(pod.Key{Namespace: "d", Name: "a"}, "", Start, "").End(nil)
 	}
-	r.Begin(pod.Key{Namespace: "d", Name: "b"}, "", Start, strings.Repeat("x", 10000))(nil)
+	r.Begin(pod.Key{Namespace: "d", Name: "b"}, "", Start, strings.Repeat("x", 10000)).End(nil)
 	every := func(Span) bool { return true }
 	if got := r.Spans(every); len(got) != maxPod+1 || len(got[maxPod].Detail) > maxText+3 {
 		t.Errorf("%d spans of a pod are kept", len(got)-1)
 	}
 	for i := range maxAll + 100 {
-		r.Begin(pod.Key{Namespace: "d", Name: time.Duration(i / maxPod).String()}, "", Start, "")(nil)
+		r.Begin(pod.Key{Namespace: "d", Name: time.Duration(i / maxPod).String()}, "", Start, "").End(nil)
 	}
 	if got := r.Spans(every); len(got) != maxAll || got[0].Pod == "a" {
 		t.Errorf("%d spans are kept, the first of %s", len(got), got[0].Pod)
@@ -159,17 +159,51 @@ func TestConcurrent(t *testing.T) {
 	for range 8 {
 		running.Go(func() {
 			for range 300 {
-				end := r.Begin(pod.Key{Name: "a"}, "", Start, "")
+				open := r.Begin(pod.Key{Name: "a"}, "", Start, "")
+				open.Becomes(Run, "", time.Now())
 				r.Spans(func(Span) bool { return true })
-				end(errors.New("late"))
+				open.End(errors.New("late"))
 			}
 		})
 	}
 	running.Wait()
 	var none *Recorder
-	none.Begin(pod.Key{}, "", Start, "")(nil)
+	none.Begin(pod.Key{}, "", Start, "").End(nil)
+	none.Begin(pod.Key{}, "", Start, "").Becomes(Run, "", zero)
 	none.Observe(nil, nil, zero)
 	none.Gone(pod.Key{}, zero)
+}
+
+// TestBecomes: a span is followed by another one without a gap, whose begin may move, and which has the error.
+func TestBecomes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New()
+		begin := time.Now()
+		at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+		o := r.Begin(pod.Key{Namespace: "d", Name: "a"}, "c", Pull, "image")
+		o.Becomes(Unpack, "image", at(2))
+		o.Becomes(Unpack, "image", at(5)) // there was more to fetch
+		o.Becomes(Unpack, "image", at(4))
+		time.Sleep(9 * time.Second)
+		o.End(errors.New("no space"))
+		o.Becomes(Run, "", at(11)) // too late
+		late := r.Begin(pod.Key{Namespace: "d", Name: "a"}, "late", Pull, "image")
+		late.Becomes(Unpack, "image", at(5)) // it was fetched for another pod
+		time.Sleep(time.Second)
+		late.End(nil)
+		var got []string
+		for _, s := range r.Spans(func(Span) bool { return true }) {
+			got = append(got, strings.Join([]string{
+				s.Container, string(s.Kind), s.Begin.Sub(begin).String(), s.End.Sub(begin).String(), s.Detail, s.Error,
+			}, " "))
+		}
+		want := []string{
+			"c pull 0s 5s image ", "c unpack 5s 9s image no space", "late pull 9s 9s image ", "late unpack 9s 10s image ",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
 }
 
 // TestObserve: a container waits, runs until it is ready, crashes, backs off, and is gone.

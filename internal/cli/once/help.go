@@ -31,8 +31,8 @@ const Help = "once runs the pods, waits until each is done and exits. A pod with
 	"counting the grace periods of pods that stop, once prints a warning that names what is left. once\n" +
 	"always replaces the report, however it ends. If no pod was run, the report has the errors.\n\n" +
 	"--timeline FILE writes what the run has spent its time on until its results were known (pulls,\n" +
-	"sandboxes, volumes, starts, runs, probes, back-offs and waiting), as a drawing (.svg) or as JSON\n" +
-	"(.json). The critical path, what the end waited for, is marked.\n\n" +
+	"unpacking, sandboxes, networks, volumes, starts, runs, probes, back-offs and waiting), as a drawing\n" +
+	"(.svg) or as JSON (.json). The critical path, what the end waited for, is marked.\n\n" +
 	"A pod with the annotation podrun.io/after starts when the pods that the annotation names have\n" +
 	"succeeded or, with restartPolicy Always, are ready. If one of them fails, the pod is not started."
 

@@ -21,9 +21,9 @@ import (
 )
 
 // Help is the help of the command.
-const Help = "timeline shows what the last start of pods spent its time on: pulls, sandboxes (namespaces and network),\n" +
-	"volumes, starts, runs until their end, probes until the container was ready, back-offs and waiting. Each is a\n" +
-	"bar; those of the critical path, what the end waited for, are made of #.\n\n" +
+const Help = "timeline shows what the last start of pods spent its time on: pulls, unpacking, sandboxes (namespaces), their\n" +
+	"networks, volumes, starts, runs until their end, probes until the container was ready, back-offs and waiting.\n" +
+	"Each is a bar; those of the critical path, what the end waited for, are made of #.\n\n" +
 	"It shows what came after the last minute in which nothing went on: a boot, a roll-out or a restart. With a POD\n" +
 	"it is the last start of that pod. serve keeps this in memory: it must run, and what came before its own start is\n" +
 	"not known. podrun once --timeline writes the same for a run of once."

@@ -23,6 +23,7 @@ import (
 	"podrun.io/podrun/internal/reconcile/record"
 	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/trace"
 	"podrun.io/podrun/internal/timeline"
 )
 
@@ -184,6 +185,19 @@ func (e *Executor) Perform(
 	return s, inspect, late
 }
 
+// networkOf returns ctx for the creation of a sandbox, which is recorded as span: the part that connects the network is
+// told apart. A failure there is the network's.
+func networkOf(ctx context.Context, span *timeline.Open) context.Context {
+	return trace.With(ctx, trace.Trace{
+		Network: func() { span.Becomes(timeline.Network, "", time.Now()) },
+		Connected: func(err error) {
+			if err == nil {
+				span.Becomes(timeline.Sandbox, "rest", time.Now())
+			}
+		},
+	})
+}
+
 // slow records what an action waits for.
 func (e *Executor) slow(reason, message string) {
 	e.recorder.Record("", record.Warning, reason, message)
@@ -212,9 +226,9 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 			event("", record.Normal, "SandboxChanged", "The pod's namespaces and network are created again")
 		}
 		before := s.Pod
-		end := e.starter.began("", timeline.Sandbox, "")
-		err := e.starter.createSandbox(ctx, s, seen, a.Attempt)
-		end(err)
+		span := e.starter.began("", timeline.Sandbox, "")
+		err := e.starter.createSandbox(networkOf(ctx, span), s, seen, a.Attempt)
+		span.End(err)
 		e.renamed(before, s.Pod)
 		return e.failures.Keep(s.Pod, "", plan.ReasonFailedSandbox, err)
 	case plan.EnsureImage:
@@ -224,16 +238,16 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 		return nil // an earlier failure is cleared by the start of the container, not by the start of a pull
 	case plan.StartContainer:
 		if a.Mount {
-			end := e.starter.began("", timeline.Volumes, "")
+			span := e.starter.began("", timeline.Volumes, "")
 			err := e.starter.mount(ctx, *s, seen)
-			end(err)
+			span.End(err)
 			if kept := e.failures.Keep(s.Pod, plan.FailureMount, pod.ReasonFailedMount, err); err != nil {
 				return kept
 			}
 		}
-		end := e.starter.began(a.Container, timeline.Start, "")
+		span := e.starter.began(a.Container, timeline.Start, "")
 		err := e.starter.startContainer(ctx, *s, seen, a)
-		end(err)
+		span.End(err)
 		return e.failures.Keep(s.Pod, a.Container, runtime.ReasonCreate, err)
 	case plan.RunPreStop:
 		stopping(a.Container, a.Why)

@@ -23,6 +23,7 @@ import (
 	"podrun.io/podrun/internal/reconcile/record"
 	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/trace"
 	"podrun.io/podrun/internal/timeline"
 )
 
@@ -119,12 +120,13 @@ func (u *Puller) pull(ctx context.Context, s revision.State, name, ref string) {
 	logins := u.logins(s)
 	u.o.Log.Info("pulling image", "container", name, "image", ref)
 	u.o.Recorder.Record(name, record.Normal, "Pulling", fmt.Sprintf("Pulling image %q", ref))
-	began, end := time.Now(), u.o.Began(name, timeline.Pull, ref)
+	began, span := time.Now(), u.o.Began(name, timeline.Pull, ref)
+	pctx = trace.With(pctx, trace.Trace{Fetched: func(at time.Time) { span.Becomes(timeline.Unpack, ref, at) }})
 	u.o.Goroutines.Go(func() {
 		defer cancel()
 		r := Result{container: name, of: i, ref: ref}
 		r.ready, r.err = u.o.Images.Pull(pctx, ref, logins...)
-		end(r.err)
+		span.End(r.err)
 		if r.err != nil && pctx.Err() == nil && u.o.PreferLocal {
 			if present, missing := u.o.Images.Resolve(pctx, ref); missing == nil {
 				u.o.Log.Warn("image pull failed; using the local image", "container", name, "image", ref, "err", r.err)

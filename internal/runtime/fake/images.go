@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/trace"
 )
 
 // imageDriver is the Engine as runtime.Images.
@@ -35,6 +37,9 @@ func (r imageDriver) Pull(ctx context.Context, ref string, _ ...[]byte) (pod.Ima
 	}
 	for r.slow[ref] != nil {
 		slow := r.slow[ref]
+		if slow.progress.HasTotal() && slow.progress.Done == slow.progress.Layers {
+			trace.Of(ctx).Fetched(time.Now())
+		}
 		r.mu.Unlock()
 		select {
 		case <-slow.changed:

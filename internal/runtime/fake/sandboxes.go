@@ -9,6 +9,7 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/trace"
 )
 
 // PrepareSandbox returns only whether the pod uses the host network.
@@ -31,8 +32,11 @@ func (r Driver) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (po
 		key: pod.KeyOf(p), ports: pod.HostPorts(p), group: group, surge: surge, whole: true,
 	}
 	if !p.Spec.HostNetwork {
+		traced := trace.Of(ctx)
+		traced.Network()
 		r.nextIP++
 		s.IPs = []string{fmt.Sprintf("10.0.%d.%d", r.nextIP/256, r.nextIP%256)}
+		traced.Connected(nil)
 	}
 	r.notify(pod.KeyOf(p))
 	return s, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/trace"
 )
 
 // exec runs a line of sh in the instance and returns its exit code.
@@ -148,8 +150,16 @@ func testWakeups(t *testing.T, s subject) {
 func testSandboxes(t *testing.T, s subject) {
 	p := s.newPod("web-node", "uid-sandbox", "main")
 	must(t, s.SavePod(p, "serve"))
+	var parts []string
+	traced := trace.With(t.Context(), trace.Trace{
+		Network:   func() { parts = append(parts, "network") },
+		Connected: func(err error) { parts = append(parts, fmt.Sprint(err)) },
+	})
 	for range 2 {
-		must(t, s.CreateSandbox(t.Context(), p, 0))
+		must(t, s.CreateSandbox(traced, p, 0))
+		if want := []string{"network", "<nil>"}; !slices.Equal(parts, want) {
+			t.Errorf("parts %q, want %q", parts, want)
+		}
 		o := s.inspect(t, p)
 		if len(o.Sandboxes) != 1 || !o.Sandboxes[0].Ready ||
 			o.Sandboxes[0].UID != p.UID || o.Sandboxes[0].CreatedAt.IsZero() {

@@ -157,7 +157,7 @@ func (s scale) row(c day.Container, pulls []timeline.Span) Row {
 		add(b)
 	}
 	for _, p := range pulls {
-		if p.Kind == timeline.Pull && p.Container == c.Name {
+		if p.OfPull() && p.Container == c.Name {
 			b := day.Bar{State: pulling, Begin: p.Begin, Detail: p.Detail}
 			if p.End != nil {
 				b.End = *p.End

@@ -34,7 +34,7 @@ func text(c Chart) string {
 func TestOf(t *testing.T) {
 	t.Parallel()
 	plain := func(text string) string { return strings.ToUpper(text) }
-	pulled := ago(45 * time.Minute)
+	fetched, pulled := ago(51*time.Minute), ago(45*time.Minute)
 	p := day.Pod{
 		Containers: []day.Container{
 			{Name: "web", Bars: []day.Bar{
@@ -47,7 +47,8 @@ func TestOf(t *testing.T) {
 		Marks: []day.Mark{{At: ago(30 * time.Minute), Kind: day.Restart, Text: "one"}, {At: now, Kind: day.Edit, Text: "two"}},
 	}
 	pulls := []timeline.Span{
-		{Container: "web", Kind: timeline.Pull, Begin: ago(55 * time.Minute), End: &pulled, Detail: "image"},
+		{Container: "web", Kind: timeline.Pull, Begin: ago(55 * time.Minute), End: &fetched, Detail: "image"},
+		{Container: "web", Kind: timeline.Unpack, Begin: fetched, End: &pulled, Detail: "image"},
 		{Container: "web", Kind: timeline.Start, Begin: ago(55 * time.Minute)},
 		{Container: "other", Kind: timeline.Pull, Begin: ago(55 * time.Minute)},
 	}
@@ -56,7 +57,8 @@ func TestOf(t *testing.T) {
 0+497 waiting waiting, 29m: X
 497+166 running running, 10m
 663+334 not-ready running, not ready, 20m
-80+167 pulling pulling, 10m: IMAGE
+80+67 pulling pulling, 4m: IMAGE
+147+100 pulling pulling, 6m: IMAGE
 beside: ended 1s
 996+2 ended ended, 1s: Y
 497 restart

@@ -24,6 +24,7 @@ import (
 	"podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
+	"podrun.io/podrun/internal/runtime/trace"
 	"podrun.io/podrun/internal/test/testimage"
 )
 
@@ -40,9 +41,15 @@ func TestPull(t *testing.T) {
 			if _, err := s.Resolve(t.Context(), ref); !errors.Is(err, runtime.ErrNotFound) {
 				t.Fatalf("before the pull: %v", err)
 			}
-			pulled, err := s.Pull(t.Context(), ref)
+			var fetched time.Time
+			began := time.Now()
+			traced := trace.With(t.Context(), trace.Trace{Fetched: func(at time.Time) { fetched = at }})
+			pulled, err := s.Pull(traced, ref)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if fetched.Before(began) || fetched.After(time.Now()) {
+				t.Errorf("the layers were fetched at %s, in a pull from %s", fetched, began)
 			}
 			if want := strings.TrimSuffix(ref, ":1") + "@" + digest; pulled.Name != ref || pulled.ID != want {
 				t.Errorf("%+v, want %s", pulled, want)
