@@ -105,6 +105,7 @@ func (w *worker) newOwnership() *ownership {
 		report:    w.o.Troubled,
 		mailbox:   w.mailbox,
 		recorder:  w.recorder,
+		began:     w.o.Timeline.Of(w.key),
 		log:       w.log,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"podrun.io/podrun/internal/reconcile/record"
 	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/timeline"
 )
 
 // Owners ensures that only one process at a time works on a pod.
@@ -58,6 +59,9 @@ type ownership struct {
 	owns      bool          // this process owned the pod at the last check
 	notOwner  *plan.Waiting // why this process does not own the pod; nil: it does, or not checked yet
 	withheld  bool          // published as owned by a process that withholds its checkpoint
+	began     timeline.Begins
+	waits     *timeline.Open // recorded as waiting for the owner
+	waitsFor  string         // what was recorded with it
 }
 
 // acquisition is the result of ownership.acquire.
@@ -119,8 +123,24 @@ func (o *ownership) notOwned(why *plan.Waiting) {
 	if want == nil {
 		why = nil
 	}
+	o.recordWait(why)
 	if err := o.publisher.NotOwned(o.key, want, why); err != nil {
 		o.log.Warn("recording the pod's owner for podrun get failed", "err", err)
+	}
+}
+
+// recordWait records in the timeline how long the pod waits for another owner, and for which one.
+func (o *ownership) recordWait(why *plan.Waiting) {
+	what := ""
+	if why != nil {
+		what = why.Reason + ": " + why.Message
+	}
+	if what == o.waitsFor {
+		return
+	}
+	o.waits.End(nil)
+	if o.waits, o.waitsFor = nil, what; what != "" {
+		o.waits = o.began("", timeline.Waiting, what)
 	}
 }
 

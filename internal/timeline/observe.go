@@ -16,6 +16,7 @@ type container struct {
 	waits   *Span  // it waits, or has not been ready yet
 	ended   string // the ID of the last instance whose run was recorded
 	settled string // the ID of the last instance that was ready or has ended
+	pull    *Open  // the last pull of its image; nil if there was none
 }
 
 // Observe records what a pod's new status tells: runs that have ended, probes and waiting. seen are the instances that
@@ -28,26 +29,42 @@ func (r *Recorder) Observe(p *v1.Pod, seen []pod.Container, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := pod.KeyOf(p)
+	whole, all := podWaits(p, now)
+	r.open(key, "", whole, all, now)
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		c := r.container(key, s.Name)
+		r.ran(key, c, instance(seen, s.LastTerminationState.Terminated))
+		r.ran(key, c, instance(seen, s.State.Terminated))
+		want, is := r.goesOn(p, c, &s, startOf(seen, s.ContainerID, now), now)
+		is = is && (!all || want.Kind != Waiting) // its containers wait for no more than the pod
+		r.open(key, s.Name, want, is, now)
+	}
+}
+
+// open makes want the span that goes on for a container or, if name is empty, for the pod; none if is is false. The
+// caller holds mu.
+func (r *Recorder) open(key pod.Key, name string, want Span, is bool, now time.Time) {
+	c := r.container(key, name)
+	if c.waits != nil && (!is || c.waits.Kind != want.Kind || c.waits.Detail != want.Detail) {
+		c.waits.end(now)
+		c.waits = nil
+	}
+	if is && c.waits == nil {
+		c.waits = r.add(key, want)
+	}
+}
+
+// container returns what was observed of a container. The caller holds mu.
+func (r *Recorder) container(key pod.Key, name string) *container {
 	if r.pods[key] == nil {
 		r.pods[key] = map[string]*container{}
 	}
-	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		c := r.pods[key][s.Name]
-		if c == nil {
-			c = &container{}
-			r.pods[key][s.Name] = c
-		}
-		r.ran(key, c, instance(seen, s.LastTerminationState.Terminated))
-		r.ran(key, c, instance(seen, s.State.Terminated))
-		want, is := r.open(p, c, &s, startOf(seen, s.ContainerID, now), now)
-		if c.waits != nil && (!is || c.waits.Kind != want.Kind || c.waits.Detail != want.Detail) {
-			c.waits.end(now)
-			c.waits = nil
-		}
-		if is && c.waits == nil {
-			c.waits = r.add(key, want)
-		}
+	c := r.pods[key][name]
+	if c == nil {
+		c = &container{}
+		r.pods[key][name] = c
 	}
+	return c
 }
 
 // Gone records that nothing is left of a pod.
@@ -104,18 +121,18 @@ func (r *Recorder) ran(key pod.Key, c *container, of *pod.Container) {
 	r.add(key, s)
 }
 
-// open returns the span that goes on for a container with the status s, if there is one. started is when its instance
+// goesOn returns the span that goes on for a container with the status s, if there is one. started is when its instance
 // began to run.
-func (r *Recorder) open(
+func (r *Recorder) goesOn(
 	p *v1.Pod, c *container, s *v1.ContainerStatus, started, now time.Time,
-) (open Span, is bool) {
+) (span Span, is bool) {
 	switch {
 	case s.State.Waiting != nil && s.State.Waiting.Reason != "":
 		kind := Waiting
 		if strings.HasSuffix(s.State.Waiting.Reason, "BackOff") {
 			kind = Backoff
 		}
-		return Span{Container: s.Name, Kind: kind, Detail: cut(s.State.Waiting.Reason), Begin: now}, true
+		return Span{Container: s.Name, Kind: kind, Detail: cut(waitsFor(p, c, s)), Begin: now}, true
 	case s.State.Running == nil || pod.IDOf(s.ContainerID) == c.settled:
 		return Span{}, false
 	case s.Ready || !probed(pod.FindContainer(p, s.Name)):

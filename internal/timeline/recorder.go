@@ -85,7 +85,11 @@ func (r *Recorder) Begin(key pod.Key, name string, kind Kind, detail string) *Op
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return &Open{r: r, now: r.add(key, Span{Container: name, Kind: kind, Detail: detail, Begin: time.Now()})}
+	o := &Open{r: r, now: r.add(key, Span{Container: name, Kind: kind, Detail: detail, Begin: time.Now()})}
+	if kind == Pull {
+		r.container(key, name).pull = o
+	}
+	return o
 }
 
 // Open is what goes on: one span, or several, each of which begins where the one before ends. Its methods may be called
@@ -128,6 +132,18 @@ func (o *Open) Becomes(kind Kind, detail string, at time.Time) {
 	case o.before != nil && at.After(o.now.Begin):
 		o.before.end(at)
 		o.now.Begin = at
+	}
+}
+
+// WaitsFor records for what it waits, which becomes its detail unless it has ended.
+func (o *Open) WaitsFor(what string) {
+	if o == nil {
+		return
+	}
+	o.r.mu.Lock()
+	defer o.r.mu.Unlock()
+	if o.now.End == nil {
+		o.now.Detail = cut(what)
 	}
 }
 

@@ -220,25 +220,29 @@ func TestObserve(t *testing.T) {
 			r.Observe(p, seen, time.Now())
 			r.Observe(p, seen, time.Now()) // the same again changes nothing
 		}
-		waits := func(reason string) v1.ContainerState {
-			return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason}}
+		waits := func(reason, message string) v1.ContainerState {
+			return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}
 		}
 		runs := v1.ContainerState{Running: &v1.ContainerStateRunning{}}
-		show(v1.ContainerStatus{State: waits("ContainerCreating")})
+		show(v1.ContainerStatus{State: waits("ContainerCreating", "")})
+		show(v1.ContainerStatus{State: waits("CreateContainerConfigError", `secret "login" not found`)})
 		seen = []pod.Container{{ID: "1", Name: "c", StartedAt: time.Now()}}
 		show(v1.ContainerStatus{State: runs, ContainerID: "containerd://1"})
 		show(v1.ContainerStatus{State: runs, ContainerID: "containerd://1", Ready: true})
 		show(v1.ContainerStatus{State: runs, ContainerID: "containerd://1"}) // not ready any more: no start
 		seen[0].FinishedAt, seen[0].ExitCode = time.Now(), 3
 		ended := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ContainerID: "containerd://1"}}
-		show(v1.ContainerStatus{State: waits("CrashLoopBackOff"), LastTerminationState: ended})
+		show(v1.ContainerStatus{State: waits("CrashLoopBackOff", "back-off 10s"), LastTerminationState: ended})
 		time.Sleep(time.Second)
 		r.Gone(pod.KeyOf(p), time.Now())
 		var got []string
 		for _, s := range r.Spans(func(Span) bool { return true }) {
 			got = append(got, string(s.Kind)+" "+s.End.Sub(s.Begin).String()+" "+s.Detail+s.Error)
 		}
-		want := []string{"waiting 1s ContainerCreating", "probe 2s ", "run 3s exit code 3", "backoff 1s CrashLoopBackOff"}
+		want := []string{
+			"waiting 1s ContainerCreating", `waiting 1s CreateContainerConfigError: secret "login" not found`, "probe 2s ",
+			"run 3s exit code 3", "backoff 1s CrashLoopBackOff",
+		}
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {

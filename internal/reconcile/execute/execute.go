@@ -73,6 +73,7 @@ type Executor struct {
 	recorder *record.Recorder
 	failures *record.Failures
 	renamed  func(from, to *v1.Pod) // Options.Renamed
+	creating *timeline.Open         // the last creation of a sandbox; nil if there was none
 	log      *slog.Logger
 }
 
@@ -200,6 +201,7 @@ func networkOf(ctx context.Context, span *timeline.Open) context.Context {
 
 // slow records what an action waits for.
 func (e *Executor) slow(reason, message string) {
+	e.creating.WaitsFor(message)
 	e.recorder.Record("", record.Warning, reason, message)
 }
 
@@ -227,6 +229,7 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 		}
 		before := s.Pod
 		span := e.starter.began("", timeline.Sandbox, "")
+		e.creating = span
 		err := e.starter.createSandbox(networkOf(ctx, span), s, seen, a.Attempt)
 		span.End(err)
 		e.renamed(before, s.Pod)
