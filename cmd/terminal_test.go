@@ -11,47 +11,16 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode"
 
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
-	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/test"
 	"podrun.io/podrun/internal/test/testimage"
 )
-
-// openTerminal returns a terminal, and a function that closes it and returns what was written to it.
-func openTerminal(t *testing.T) (terminal *os.File, written func() string) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() { master.Close() })
-	must(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
-	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	must(t, err)
-	terminal, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
-	must(t, err)
-	t.Cleanup(func() { terminal.Close() })
-	_, err = term.MakeRaw(int(terminal.Fd())) // which leaves line feeds as they are
-	must(t, err)
-	must(t, unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: 200}))
-	read := make(chan string)
-	go func() {
-		text, _ := io.ReadAll(master) // until the terminal is closed, which is EIO
-		read <- string(text)
-	}()
-	return terminal, func() string {
-		terminal.Close()
-		return <-read
-	}
-}
 
 // TestImagesOnTerminal: no control character in the name of an image or in another text of an
 // archive reaches a terminal, nor a line that only such a text has made. Other programs get names as
@@ -91,7 +60,7 @@ func TestImagesOnTerminal(t *testing.T) {
 
 	onTerminal := func(code int, shown string, args ...string) {
 		t.Helper()
-		terminal, written := openTerminal(t)
+		terminal, written := test.Terminal(t, 200, 50)
 		r.app.Out, r.app.ErrOut = terminal, terminal
 		got := r.app.exit(r.run(args...))
 		text := written()
@@ -147,7 +116,7 @@ func TestValidateOnTerminal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.yaml")
 	must(t, os.WriteFile(file, []byte("{apiVersion: v1, kind: Pod, \"a\\e[2J\\u202e\\x9b2J\": b}\n"), 0o600))
 	for _, form := range []string{"text", "json"} {
-		terminal, written := openTerminal(t)
+		terminal, written := test.Terminal(t, 200, 50)
 		a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: terminal, ErrOut: terminal}}
 		root := a.root()
 		root.SetArgs([]string{"validate", "-o", form, file})
@@ -186,7 +155,7 @@ func TestPodsOnTerminal(t *testing.T) {
 		{"get", "pods", "-o", "custom-columns=NOTE:.metadata.annotations.note"}, {"describe", "pod", "web"},
 		{"get", "pods", "-o", `go-template={{range .items}}{{.status.message}}{{end}}`},
 	} {
-		terminal, written := openTerminal(t)
+		terminal, written := test.Terminal(t, 200, 50)
 		code := run(terminal, nil, args...)
 		text := written()
 		acts := func(c rune) bool { return c != '\n' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c)) }

@@ -55,7 +55,7 @@ func TestPartsOfAStart(t *testing.T) {
 	})
 }
 
-// TestWaitingForWhom: the timeline names whom a pod waits for: its owner, another pod, a container before it, an image.
+// TestWaitingForWhom: the timeline names whom a pod waits for: its owner, another pod, a container before it.
 func TestWaitingForWhom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := runtimeWith(map[string]fake.Script{"i:1": {Run: 2 * time.Second}, "j:1": {Run: 5 * time.Second}, "a:1": {}})
@@ -88,7 +88,6 @@ func TestWaitingForWhom(t *testing.T) {
 			" WaitingForPods: starts after default/job-n",
 			"a PodInitializing: init container i",
 			"a PodInitializing: sidecar s",
-			"s PodInitializing: pull of s:1",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got %s\nwant %s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -41,7 +41,7 @@ func File(name string, all []Span, now time.Time) ([]byte, error) {
 // The measures of the drawing, in pixels.
 const (
 	rowHeight  = 20
-	labelWidth = 380
+	labelWidth = 480
 	barsWidth  = 600
 	timeWidth  = 100
 )
@@ -57,6 +57,7 @@ svg{background:#fff;font:12px sans-serif}text{fill:#222}rect{fill:#9ab}.critical
 // SVG returns the spans as a drawing, a row for each. It has no script, and what others named is text in it.
 func SVG(all []Span, now time.Time) []byte {
 	begin, whole := bounds(all, now)
+	all = speaking(all)
 	var out bytes.Buffer
 	height := rowHeight * (len(all) + 2)
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" role="img">`+"\n",
@@ -137,7 +138,7 @@ func plain(text string) string {
 
 // short returns as much of a label as has room.
 func short(label string) string {
-	const most = 58
+	const most = 74
 	if runes := []rune(label); len(runes) > most {
 		return string(runes[:most-1]) + "…"
 	}
@@ -145,30 +146,3 @@ func short(label string) string {
 }
 
 func duration(d time.Duration) string { return d.Round(time.Millisecond).String() }
-
-// Text returns the spans as lines with bars of text. # is the critical path, - what is not on it.
-func Text(all []Span, now time.Time) string {
-	const columns = 40
-	begin, whole := bounds(all, now)
-	var out strings.Builder
-	for _, s := range all {
-		from := int(columns * s.Begin.Sub(begin) / whole)
-		to := int(columns * s.until(now).Sub(begin) / whole)
-		from = min(from, columns-1)
-		mark := "-"
-		if s.Critical {
-			mark = "#"
-		}
-		width := max(to-from, 1)
-		bar := strings.Repeat(" ", from) + strings.Repeat(mark, width) + strings.Repeat(" ", max(columns-from-width, 0))
-		fmt.Fprintf(&out, "|%s| %8s  %s", bar, duration(s.until(now).Sub(s.Begin)), plain(s.label()))
-		if s.End == nil {
-			out.WriteString(" (goes on)")
-		}
-		if s.Error != "" {
-			out.WriteString(": " + plain(s.Error))
-		}
-		out.WriteByte('\n')
-	}
-	return out.String()
-}

@@ -127,12 +127,14 @@ func (r *Recorder) goesOn(
 	p *v1.Pod, c *container, s *v1.ContainerStatus, started, now time.Time,
 ) (span Span, is bool) {
 	switch {
+	case s.State.Waiting != nil && c.pull != nil && c.pull.now.End == nil:
+		return Span{}, false // the pull is a span of its own, and the status has its progress
 	case s.State.Waiting != nil && s.State.Waiting.Reason != "":
 		kind := Waiting
 		if strings.HasSuffix(s.State.Waiting.Reason, "BackOff") {
 			kind = Backoff
 		}
-		return Span{Container: s.Name, Kind: kind, Detail: cut(waitsFor(p, c, s)), Begin: now}, true
+		return Span{Container: s.Name, Kind: kind, Detail: cut(waitsFor(p, s)), Begin: now}, true
 	case s.State.Running == nil || pod.IDOf(s.ContainerID) == c.settled:
 		return Span{}, false
 	case s.Ready || !probed(pod.FindContainer(p, s.Name)):

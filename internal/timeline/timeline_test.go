@@ -14,6 +14,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +47,8 @@ func boot() []Span {
 		span("web", "", Sandbox, 10, 10.5), span("web", "app", Start, 10.5, 11), span("web", "app", Run, 10.9, 13),
 		failed, span("web", "app", Probe, 15, -1),
 	}
-	all[3].Detail = "WaitingForPods"
+	all[3].Detail = "WaitingForPods: starts after d/db"
+	all[1].Detail, all[2].Detail = "registry.example/team/postgres:17.2-bookworm", "registry.example/log:1"
 	return all
 }
 
@@ -93,7 +95,8 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, got := range map[string][]byte{
-		"boot.svg": SVG(all, now), "boot.json": data, "boot.txt": []byte(Text(all, now)),
+		"boot.svg": SVG(all, now), "boot.json": data, "boot.txt": []byte(Text(all, now, 80)),
+		"wide.txt": []byte(Text(all, now, 140)),
 	} {
 		file := filepath.Join("testdata", name)
 		if *update {
@@ -127,8 +130,39 @@ func TestHostileNames(t *testing.T) {
 			t.Errorf("element %s", e.Name.Local)
 		}
 	}
-	if text := Text([]Span{s}, zero); strings.ContainsAny(text, "\x1b\x00\u202e") || strings.Count(text, "\n") != 1 {
+	if text := Text([]Span{s}, zero, 80); strings.ContainsAny(text, "\x1b\x00\u202e") ||
+		strings.Count(text, "\n") != 1+maxLines {
 		t.Errorf("text %q", text)
+	}
+}
+
+// TestTextFits: no line is wider than asked for, whatever is in it, and none is too narrow to be read.
+func TestTextFits(t *testing.T) {
+	all := append(boot(), span("web", "app", Waiting, 0, -1), span("web", "last", Start, 20, 20))
+	all[12].Error = strings.Repeat("word ", 50)
+	all[9].Error = strings.Repeat("word ", 50) + strings.Repeat("x", 300)
+	all[10].Begin = zero.Add(-100 * time.Hour)
+	for _, width := range []int{-1, minWidth, 80, 133, 1000} {
+		text := Text(all, zero.Add(20*time.Second), width)
+		if strings.Contains(text, " waiting (goes on)") {
+			t.Error("a wait of which nothing is known is shown")
+		}
+		for line := range strings.Lines(text) {
+			if n := utf8.RuneCountInString(line) - 1; n > max(width, minWidth) {
+				t.Errorf("%d of %d: %q", n, width, line)
+			}
+		}
+	}
+	for _, d := range []time.Duration{
+		999600 * time.Microsecond, 9995 * time.Millisecond, 59960 * time.Millisecond, 599999 * time.Minute / 1000,
+		35999 * time.Second, 5000*time.Hour + time.Second,
+	} {
+		if text := rounded(d); len(text) > 8 {
+			t.Errorf("%s is %q", d, text)
+		}
+	}
+	if text := Text(nil, zero, 80); text != "" {
+		t.Errorf("of nothing: %q", text)
 	}
 }
 

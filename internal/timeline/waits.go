@@ -25,11 +25,9 @@ func reasonAnd(reason, message string) string {
 
 // waitsFor returns the reason of a waiting container, and for what or for whom it waits as far as that is known. It
 // stays the same as long as it waits for the same.
-func waitsFor(p *v1.Pod, c *container, s *v1.ContainerStatus) string {
+func waitsFor(p *v1.Pod, s *v1.ContainerStatus) string {
 	reason, message := s.State.Waiting.Reason, s.State.Waiting.Message
 	switch {
-	case c.pull != nil && c.pull.now.End == nil:
-		message = "pull of " + c.pull.now.Detail // the message has its progress too
 	case s.LastTerminationState.Terminated != nil:
 		message = "" // only how long; that it has failed is a span of its own
 	case message == "":

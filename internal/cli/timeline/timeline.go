@@ -4,12 +4,9 @@ package timeline
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"net/url"
 	"slices"
 	"time"
@@ -17,13 +14,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/ask"
 	"podrun.io/podrun/internal/timeline"
 )
 
 // Help is the help of the command.
 const Help = "timeline shows what the last start of pods spent its time on: pulls, unpacking, sandboxes (namespaces), their\n" +
 	"networks, volumes, starts, runs until their end, probes until the container was ready, back-offs and waiting.\n" +
-	"Each is a bar; those of the critical path, what the end waited for, are made of #.\n\n" +
+	"Each is a bar; those of the critical path, what the end waited for, are made of #. Lines are as wide as the\n" +
+	"terminal, or 80 characters; -o json has whole texts, and the waiting that the drawings leave out because nothing\n" +
+	"is known of it.\n\n" +
 	"It shows what came after the last minute in which nothing went on: a boot, a roll-out or a restart. With a POD\n" +
 	"it is the last start of that pod. serve keeps this in memory: it must run, and what came before its own start is\n" +
 	"not known. podrun once --timeline writes the same for a run of once."
@@ -57,14 +57,21 @@ func Show(ctx context.Context, out io.Writer, o Options, names []string) error {
 		which.Set("namespace", one.Namespace)
 		which.Set("pod", one.Name)
 	}
-	all, err := ask(ctx, o.Socket, which)
+	var recorded timeline.Document
+	err := ask.Serve(ctx, o.Socket, "/api/v1/timeline?"+which.Encode(), &recorded)
+	if errors.As(err, new(*ask.NoServeError)) {
+		return &cli.Error{
+			Code: cli.ExitFailed, Err: err,
+			Hint: "only a running podrun serve knows its timeline; podrun once --timeline FILE writes that of a run",
+		}
+	}
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	all = timeline.LastRun(all, now)
+	all := timeline.LastRun(recorded.Items, now)
 	timeline.Path(all, now)
-	text := []byte(timeline.Text(all, now))
+	text := []byte(timeline.Text(all, now, widthOf(out)))
 	switch {
 	case o.Output == "json":
 		text, err = timeline.JSON(all)
@@ -79,42 +86,11 @@ func Show(ctx context.Context, out io.Writer, o Options, names []string) error {
 	return err
 }
 
-// maxTime is how long serve may take to answer.
-const maxTime = 10 * time.Second
-
-// ask asks the serve that listens on a socket for the spans.
-func ask(ctx context.Context, socket string, of url.Values) ([]timeline.Span, error) {
-	ctx, cancel := context.WithTimeout(ctx, maxTime)
-	defer cancel()
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}
-	defer transport.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://podrun/api/v1/timeline?"+of.Encode(), nil)
-	if err != nil {
-		return nil, err
+// widthOf returns how many characters a line of what is written to out may have.
+func widthOf(out io.Writer) int {
+	if size := cli.SizeOf(out); size != nil {
+		width, _ := size()
+		return width
 	}
-	answer, err := (&http.Client{Transport: transport}).Do(r)
-	var refused *net.OpError
-	if errors.As(err, &refused) && refused.Op == "dial" {
-		return nil, &cli.Error{
-			Code: cli.ExitFailed, Err: fmt.Errorf("no podrun serve answers at %s: %w", socket, refused.Err),
-			Hint: "only a running podrun serve knows its timeline; podrun once --timeline FILE writes that of a run",
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("asking podrun serve: %w", err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return nil, &cli.Error{
-			Code: cli.ExitFailed, Err: fmt.Errorf("podrun serve answers %s", answer.Status),
-			Hint: "a serve of an older version has no timeline: restart it",
-		}
-	}
-	var got timeline.Document
-	if err := json.NewDecoder(answer.Body).Decode(&got); err != nil {
-		return nil, fmt.Errorf("reading what podrun serve answers: %w", err)
-	}
-	return got.Items, nil
+	return 80
 }
