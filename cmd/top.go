@@ -49,7 +49,7 @@ func runTop(a *app, c *cobra.Command, f topFlags, names []string) error {
 	if err != nil {
 		return err
 	}
-	f.Options.AllNamespaces = f.Pods.AllNamespaces
+	f.Options.AllNamespaces, f.Options.Socket = f.Pods.AllNamespaces, a.Dirs().Socket()
 	pods := a.pods()
 	read := func() ([]*v1.Pod, error) { return pods.Select(selection, names) }
 	return top.Show(c.Context(), a.Streams, read, f.Options)

@@ -193,6 +193,25 @@ func TestReachAPod(t *testing.T) {
 	}
 }
 
+// TestTopOfTheLastHour: top --watch begins with what serve has measured before.
+func TestTopOfTheLastHour(t *testing.T) {
+	n := newNode(t)
+	n.write("a.yaml", manifest("web", "Always", forever))
+	n.serve("--history")
+	n.ready("web-n")
+	// Each top measures 30 times 100 ms; serve once in 10 s.
+	first := regexp.MustCompile(`^\d\d:\d\d:\d\d, measured over 100ms; recent: the last 5m, each character 10s$`)
+	later := regexp.MustCompile(`^web-n +c +\d+m +.* [▁▂▃▄▅▆▇█ ]+ +\d+Mi +[▁▂▃▄▅▆▇█]{2,30}$`)
+	n.await("a line that is older than top", func() error {
+		lines, stop := n.follow("top", "web", "--watch", "--interval=100ms", "--no-headers")
+		defer stop()
+		if about, got := <-lines, <-lines; !first.MatchString(about) || !later.MatchString(got) {
+			return fmt.Errorf("%q, %q", about, got)
+		}
+		return nil
+	})
+}
+
 // topLine is what top --watch prints of a container that it has measured at least three times.
 var topLine = regexp.MustCompile(`^web-n +c +\d+m +[▁▂▃▄▅▆▇█]{3,30} +\d+Mi +[▁▂▃▄▅▆▇█]{3,30}$`)
 

@@ -99,7 +99,7 @@ var rooms = map[string]room{
 	"internal/cli/report":                  {imports: "cli cli/printers status/summary containerlog containerlog/cri checkpoint/layout manifest pod sys workload/jobs"},
 	"internal/cli/stream":                  {imports: "cli cli/query status/summary containerlog checkpoint/layout pod runtime"},
 	"internal/cli/cp":                      {imports: "cli cli/query pod sys"},
-	"internal/cli/top":                     {imports: "agent/sources checkpoint/layout cgroup cli cli/printers oci status/summary sys"},
+	"internal/cli/top":                     {imports: "agent/sources checkpoint/layout cgroup cli cli/ask cli/printers oci status/summary sys"},
 	"internal/cli/lint":                    {imports: "cli cli/convert cli/printers cli/query cli/query status/summary manifest manifest/decode manifest/source/file manifest/support manifest/podsecurity manifest/validate pod pod/storageclass sys sys/fileerror volume/persistent workload"},
 	"internal/cli/convert":                 {imports: "manifest/decode manifest/minimal pod sys/excerpt pod/quantity"},
 	"internal/cli/flags":                   {imports: "agent agent/connection agent/node agent/shutdown agent/sources cgroup containerlog gc checkpoint/layout manifest/support manifest/podsecurity manifest/validate oci pod server sys/excerpt sys/fileerror"},

@@ -112,6 +112,8 @@ type Options struct {
 	Interval time.Duration
 	// Watch prints the table again after each Interval, until the command is interrupted.
 	Watch bool
+	// Socket is where serve listens, which may have what was used before.
+	Socket string
 	// AllNamespaces and NoHeaders select the columns and the first line of the table.
 	AllNamespaces, NoHeaders bool
 }
@@ -160,7 +162,7 @@ func Show(ctx context.Context, to cli.Streams, read func() ([]*v1.Pod, error), o
 }
 
 // Print prints a table of containers, with lines of what they have used if that is kept.
-func Print(out io.Writer, all []Usage, kept map[string]*past, f Options) error {
+func Print(out io.Writer, all []Usage, kept *past, f Options) error {
 	var rows [][]string
 	add := func(namespace, pod, name string, used ...string) {
 		row := append([]string{pod, name}, used...)
@@ -178,8 +180,8 @@ func Print(out io.Writer, all []Usage, kept map[string]*past, f Options) error {
 	}
 	for _, t := range all {
 		used := []string{cores(t.millicores), memory(t.after.WorkingSet)}
-		if p := kept[t.key()]; p != nil {
-			cpu, bytes := p.lines(t)
+		if kept != nil {
+			cpu, bytes := kept.of[t.key()].lines(t)
 			used = []string{used[0], cpu, used[1], bytes}
 		}
 		add(t.pod.Namespace, t.pod.Name, t.name, used...)

@@ -8,22 +8,18 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/status/summary"
 )
 
-// samples is how many of the last samples are shown.
-const samples = 30
-
-// past is what a container has used, in its last samples: thousandths of a processor and bytes.
-type past struct{ cpu, memory []float64 }
-
-// watch measures again and again until ctx ends, and prints a table each time, with the last samples as a line: in
-// place on a terminal, otherwise one table after another. Pods returns the pods as they are by then.
+// watch measures again and again until ctx ends, and prints a table each time, with what was used as a line: in place
+// on a terminal, otherwise one table after another. The lines begin with what serve has of the last hour. Pods returns
+// the pods as they are by then.
 func watch(ctx context.Context, to cli.Streams, pods func() ([]*v1.Pod, error), o Options) error {
-	kept := map[string]*past{}
+	kept := before(ctx, o)
 	size := cli.SizeOf(to.Out)
 	for {
 		all, err := pods()
@@ -38,9 +34,10 @@ func watch(ctx context.Context, to cli.Streams, pods func() ([]*v1.Pod, error), 
 			return err
 		}
 		Sort(running, o.SortBy)
-		kept = remember(kept, running)
+		now := time.Now()
+		kept.remember(running, now)
 		var text strings.Builder
-		fmt.Fprintf(&text, "%s, each measured over %s, the last %d times\n", time.Now().Format(time.TimeOnly), o.Interval, samples)
+		fmt.Fprintf(&text, "%s, %s\n", now.Format(time.TimeOnly), kept.about(o.Interval))
 		if err := printTable(&text, running, kept, o); err != nil {
 			return err
 		}
@@ -50,30 +47,21 @@ func watch(ctx context.Context, to cli.Streams, pods func() ([]*v1.Pod, error), 
 	}
 }
 
+// about says what the figures and the lines are.
+func (p *past) about(interval time.Duration) string {
+	if p.column == 0 {
+		return fmt.Sprintf("each measured over %s, the last %d times", interval, samples)
+	}
+	return fmt.Sprintf("measured over %s; recent: the last %s, each character %s",
+		interval, duration.HumanDuration(samples*p.column), duration.HumanDuration(p.column))
+}
+
 // key is a container's, as long as it is the same one: its line begins anew with a new pod of that name, but not if it
 // starts again.
 func (u *Usage) key() string { return string(u.pod.UID) + "/" + u.name }
 
-// remember adds what was measured, and forgets the containers that do not run any more.
-func remember(before map[string]*past, running []Usage) map[string]*past {
-	now := map[string]*past{}
-	for _, u := range running {
-		p := before[u.key()]
-		if p == nil {
-			p = &past{}
-		}
-		p.cpu = last(append(p.cpu, float64(u.millicores)))
-		p.memory = last(append(p.memory, float64(u.after.WorkingSet)))
-		now[u.key()] = p
-	}
-	return now
-}
-
-// last returns the last of a container's samples.
-func last(all []float64) []float64 { return all[max(0, len(all)-samples):] }
-
 // printTable prints the table of one measurement.
-func printTable(out io.Writer, running []Usage, kept map[string]*past, o Options) error {
+func printTable(out io.Writer, running []Usage, kept *past, o Options) error {
 	if len(running) == 0 {
 		_, err := fmt.Fprintln(out, "No running containers found")
 		return err
@@ -82,9 +70,9 @@ func printTable(out io.Writer, running []Usage, kept map[string]*past, o Options
 }
 
 // lines returns what a container has used as lines.
-func (p *past) lines(u Usage) (cpu, memory string) {
+func (l *line) lines(u Usage) (cpu, memory string) {
 	most, bytes := limits(u)
-	return sparkline(p.cpu, most), sparkline(p.memory, bytes)
+	return sparkline(l.cpu, most), sparkline(l.memory, bytes)
 }
 
 // limits returns a container's limits in the units of its past, 0 for none.
@@ -101,22 +89,27 @@ func limits(u Usage) (cpu, memory float64) {
 // levels are the characters of a line, from nothing to the highest.
 var levels = []rune("▁▂▃▄▅▆▇█")
 
-// sparkline draws samples from 0 to the limit, or to the highest of them if there is no limit or one is above it. Its
-// width is always that of all samples, the newest at its end.
-func sparkline(all []float64, limit float64) string {
+// sparkline draws columns from 0 to the limit, or to the highest of them if there is no limit or one is above it. The
+// newest is at its end, and those in which nothing was measured are blank.
+func sparkline(all [samples]mean, limit float64) string {
 	highest := limit
-	for _, v := range all {
+	for _, m := range all {
+		v, _ := m.value()
 		highest = max(highest, v)
 	}
-	line := strings.Repeat(" ", samples-len(all))
-	for _, v := range all {
-		level := 0
-		if highest > 0 {
-			level = min(int(v/highest*float64(len(levels))), len(levels)-1)
+	var line strings.Builder
+	for _, m := range all {
+		v, is := m.value()
+		switch {
+		case !is:
+			line.WriteByte(' ')
+		case highest > 0:
+			line.WriteRune(levels[min(int(v/highest*float64(len(levels))), len(levels)-1)])
+		default:
+			line.WriteRune(levels[0])
 		}
-		line += string(levels[level])
 	}
-	return line
+	return line.String()
 }
 
 // Sequences that move the cursor to the upper left corner, and that erase the rest of a line or of the screen.

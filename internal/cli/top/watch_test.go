@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -22,12 +23,20 @@ func TestSparkline(t *testing.T) {
 	}{
 		"nothing yet":         {nil, 0, ""},
 		"nothing used":        {[]float64{0, 0}, 0, "▁▁"},
+		"not measured":        {[]float64{100, -1, 0}, 0, "█ ▁"},
 		"to the highest":      {[]float64{0, 50, 100}, 0, "▁▅█"},
 		"to the limit":        {[]float64{0, 50, 100}, 800, "▁▁▂"},
 		"above the limit":     {[]float64{400, 800}, 100, "▅█"},
 		"as much as is shown": {make([]float64, samples), 0, strings.Repeat("▁", samples)},
 	} {
-		got := sparkline(c.all, c.limit)
+		var all [samples]mean
+		for i, v := range c.all {
+			if m := &all[samples-len(c.all)+i]; v >= 0 {
+				m.add(v - 1)
+				m.add(v + 1)
+			}
+		}
+		got := sparkline(all, c.limit)
 		if want := strings.Repeat(" ", samples-len([]rune(c.want))) + c.want; got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
@@ -43,26 +52,40 @@ func usageOf(uid types.UID, container string, millicores, bytes int64) Usage {
 	return Usage{pod: p, name: container, millicores: millicores, after: cgroup.Usage{WorkingSet: bytes}}
 }
 
+// values returns what a line shows, with -1 for a blank.
+func values(all [samples]mean) (out []float64) {
+	for _, m := range all {
+		v, is := m.value()
+		if !is {
+			v = -1
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
 // TestRemember: a container keeps its last samples as long as it is the same one.
 func TestRemember(t *testing.T) {
-	var kept map[string]*past
+	var kept past
 	for i := range samples + 5 {
-		kept = remember(kept, []Usage{usageOf("a", "main", int64(i), 50<<20)})
+		kept.remember([]Usage{usageOf("a", "main", int64(i), 50<<20)}, time.Now())
 	}
-	p := kept["a/main"]
-	if len(p.cpu) != samples || p.cpu[0] != 5 || p.cpu[samples-1] != samples+4 || len(p.memory) != samples {
-		t.Errorf("kept: %v", p)
+	cpu, memory := values(kept.of["a/main"].cpu), values(kept.of["a/main"].memory)
+	if cpu[0] != 5 || cpu[samples-1] != samples+4 || memory[0] != 50<<20 {
+		t.Errorf("kept: %v, %v", cpu, memory)
 	}
-	kept = remember(kept, []Usage{usageOf("b", "main", 100, 0)})
-	if len(kept) != 1 || len(kept["b/main"].cpu) != 1 {
-		t.Errorf("kept of a new pod: %v", kept)
+	kept.remember([]Usage{usageOf("b", "main", 100, 0)}, time.Now())
+	if cpu := values(kept.of["b/main"].cpu); len(kept.of) != 1 || cpu[samples-2] != -1 || cpu[samples-1] != 100 {
+		t.Errorf("kept of a new pod: %v", cpu)
 	}
 }
 
 func TestWatchedTable(t *testing.T) {
 	u := usageOf("a", "main", 100, 50<<20)
 	var out strings.Builder
-	test.Must(t, printTable(&out, []Usage{u}, remember(nil, []Usage{u}), Options{AllNamespaces: true}))
+	var kept past
+	kept.remember([]Usage{u}, time.Now())
+	test.Must(t, printTable(&out, []Usage{u}, &kept, Options{AllNamespaces: true}))
 	blank := strings.Repeat(" ", samples-1)
 	want := []string{
 		"NAMESPACE   POD   NAME   CPU(cores)   CPU(recent)                      MEMORY(bytes)   MEMORY(recent)",
