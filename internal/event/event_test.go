@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -187,4 +188,42 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestReader: what was read is used until the file has changed, is another one or is gone.
+func TestReader(t *testing.T) {
+	dirs := layout.Dirs{Root: t.TempDir()}
+	r := NewReader(dirs)
+	want := func(what string, n int) []Record {
+		t.Helper()
+		all, err := r.Read()
+		if err != nil || len(all) != n {
+			t.Errorf("%s: %d records, %v", what, len(all), err)
+		}
+		return all
+	}
+	want("no file", 0)
+	if err := os.MkdirAll(filepath.Dir(dirs.Events()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	one := func(reason string) []Record { return []Record{record("web", reason, 1)} }
+	if err := add(dirs.Events(), one("a")); err != nil {
+		t.Fatal(err)
+	}
+	first := want("one", 1)
+	if again := want("the same", 1); &again[0] != &first[0] {
+		t.Error("it was read again")
+	}
+	if err := add(dirs.Events(), one("b")); err != nil {
+		t.Fatal(err)
+	}
+	want("two", 2)
+	if err := os.Remove(dirs.Events()); err != nil {
+		t.Fatal(err)
+	}
+	want("gone", 0)
+	if err := add(dirs.Events(), one("c")); err != nil {
+		t.Fatal(err)
+	}
+	want("another file", 1)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,36 @@ func Read(dirs layout.Dirs) ([]Record, error) {
 		return nil, fmt.Errorf("reading events: %w", err)
 	}
 	return trim(fold(decode(data))), nil
+}
+
+// Reader reads the events again only if the file has changed. Its methods may be called concurrently.
+type Reader struct {
+	dirs layout.Dirs
+
+	mu   sync.Mutex
+	read os.FileInfo // of the file when it was read; nil: it was not
+	last []Record
+}
+
+// NewReader returns a Reader of the events below dirs.
+func NewReader(dirs layout.Dirs) *Reader { return &Reader{dirs: dirs} }
+
+// Read returns what the function Read does. The result must not be modified.
+func (r *Reader) Read() ([]Record, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, err := os.Stat(r.dirs.Events())
+	if err == nil && r.read != nil && os.SameFile(r.read, now) && r.read.Size() == now.Size() &&
+		r.read.ModTime().Equal(now.ModTime()) {
+		return r.last, nil
+	}
+	if r.read = now; err != nil {
+		r.read = nil
+	}
+	if r.last, err = Read(r.dirs); err != nil {
+		r.read = nil
+	}
+	return r.last, err
 }
 
 // add appends records to the file at path. Several processes may do so concurrently, and each may

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -38,6 +39,34 @@ type page struct {
 	policy  string
 	slots   streamSlots
 	courses *sparkline.Courses
+	used    *used
+}
+
+// usedFor is how long what pods use now is shown: to read it costs more than all else of a page.
+const usedFor = 3 * time.Second
+
+// used is what pods use now, for all pages that are open.
+type used struct {
+	node Node
+
+	mu  sync.Mutex
+	at  time.Time
+	all *kubelet.Summary
+}
+
+// now returns what the machine and its pods use. What cannot be read is empty.
+func (u *used) now() *kubelet.Summary {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if time.Since(u.at) < usedFor {
+		return u.all
+	}
+	u.all, _ = u.node.Summary(context.Background(), false)
+	if u.all == nil {
+		u.all = &kubelet.Summary{}
+	}
+	u.at = time.Now()
+	return u.all
 }
 
 // newPage returns pages that are sent as one response, with style and script inside. A browser on
@@ -52,7 +81,7 @@ func newPage(o Options, slots streamSlots) page {
 		"word":   chart.Word,
 	})
 	return page{
-		o: o, slots: slots, courses: &sparkline.Courses{History: o.History},
+		o: o, slots: slots, courses: &sparkline.Courses{History: o.History}, used: &used{node: o.Node},
 		text: template.Must(text.ParseFS(pageFiles, "page/*.html")),
 		policy: "default-src 'none'; style-src " + hashOf(style) + "; script-src " + hashOf(script) +
 			"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
@@ -126,12 +155,7 @@ func (p page) listData(f rows.Filter) (listData, error) {
 	if err != nil {
 		return listData{}, err
 	}
-	all, _ := p.o.Node.Summary(context.Background(), false) // what cannot be read stays empty
-	if all == nil {
-		all = &kubelet.Summary{}
-	}
-	machine := p.o.Node.Machine()
-	used := p.courses.Now()
+	all, machine, used := p.used.now(), p.o.Node.Machine(), p.courses.Now()
 	d := listData{
 		Node: nodeOf(machine, &all.Node, used[""], pods, time.Now()), Plugins: pluginsOf(machine.Plugins),
 		Rows: rows.Of(pods, all, used, f), Filter: f, Of: len(pods), Namespaces: f.NamespacesOf(pods),

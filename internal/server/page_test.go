@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -402,4 +403,32 @@ func TestSources(t *testing.T) {
 			t.Errorf("no %s in %s", want, w.Body)
 		}
 	}
+}
+
+// counted counts how often it is asked what its pods use.
+type counted struct {
+	fakeNode
+	asked int
+}
+
+func (c *counted) Summary(context.Context, bool) (*kubelet.Summary, error) {
+	c.asked++
+	return nil, errors.New("it cannot be read")
+}
+
+// TestUsedNow: however many pages are open, what pods use is read at most every few seconds.
+func TestUsedNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := &counted{}
+		u := used{node: node}
+		for range 60 {
+			if u.now() == nil || u.now() == nil {
+				t.Fatal("nothing")
+			}
+			time.Sleep(time.Second)
+		}
+		if node.asked != 20 {
+			t.Errorf("asked %d times in a minute", node.asked)
+		}
+	})
 }

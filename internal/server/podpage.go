@@ -109,8 +109,7 @@ func (p page) podOf(r *http.Request) (podData, error) {
 	if i < 0 {
 		return podData{}, fmt.Errorf("pod %s/%s: %w", namespace, name, ErrNotFound)
 	}
-	all, _ := p.o.Node.Summary(context.Background(), false) // what cannot be read stays empty
-	d := dataOf(&pods[i], rows.UsageOf(all)[string(pods[i].UID)], p.courses.Now(), time.Now())
+	d := dataOf(&pods[i], rows.UsageOf(p.used.now())[string(pods[i].UID)], p.courses.Now(), time.Now())
 	d.Events = p.eventsOf(&pods[i])
 	p.addMore(&d, &pods[i], r, time.Now())
 	d.Previous = r.URL.Query().Get("previous") == "true"

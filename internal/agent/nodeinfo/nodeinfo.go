@@ -59,12 +59,16 @@ type Server struct {
 
 	mu      sync.Mutex
 	desired manifest.Desired
+	events  *event.Reader
 	sources []server.Source // in the order in which they were first read
 }
 
 // New creates a server that does not listen yet.
 func New(o Options) *Server {
-	return &Server{Timeline: server.NewTimeline(), o: o, metrics: metrics.New(o.Log), probes: metrics.NewProbes(o.Log)}
+	return &Server{
+		Timeline: server.NewTimeline(), o: o, events: event.NewReader(o.Dirs),
+		metrics: metrics.New(o.Log), probes: metrics.NewProbes(o.Log),
+	}
 }
 
 // Observer returns the observer that the relister must be given, so that the metrics contain its
@@ -158,7 +162,7 @@ func (n node) Pods() ([]v1.Pod, error) { return n.o.Files.Pods() }
 
 // Events returns the stored events, oldest first.
 func (n node) Events() ([]v1.Event, error) {
-	records, err := event.Read(n.o.Dirs)
+	records, err := n.events.Read()
 	var out []v1.Event
 	for _, r := range records {
 		out = append(out, r.Event())
