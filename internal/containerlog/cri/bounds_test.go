@@ -108,6 +108,9 @@ func TestCompressedAsPlain(t *testing.T) {
 			var got, want [2]bytes.Buffer
 			must(t, Read(t.Context(), plain, ReadOptions{Tail: &n}, &want[0], &want[1]))
 			must(t, Read(t.Context(), packed, ReadOptions{Tail: &n}, &got[0], &got[1]))
+			for s := range want {
+				checkOmit(t, []string{plain, packed}, Stream(1-s), n)
+			}
 			if got[0].String() != want[0].String() || got[1].String() != want[1].String() {
 				t.Fatalf("the last %d of %d lines in %s: got %.300q and %.300q, want %.300q and %.300q", n, lines, plain,
 					got[0].String(), got[1].String(), want[0].String(), want[1].String())
@@ -116,6 +119,29 @@ func TestCompressedAsPlain(t *testing.T) {
 	}
 	if long < 20 {
 		t.Errorf("%d long lines", long)
+	}
+}
+
+// checkOmit checks that the last n lines of one stream are the end of all of its lines, and as many as are asked for: an
+// empty last line without an end counts too.
+func checkOmit(t *testing.T, paths []string, omit Stream, n int) {
+	t.Helper()
+	o := ReadOptions{}
+	o.Omit[omit] = true
+	var all bytes.Buffer
+	must(t, Read(t.Context(), paths[0], o, &all, &all))
+	o.Tail = &n
+	for _, path := range paths {
+		var got bytes.Buffer
+		must(t, Read(t.Context(), path, o, &got, &got))
+		text := got.String()
+		lines := strings.Count(text, "\n")
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			lines++
+		}
+		if !strings.HasSuffix(all.String(), text) || lines > n || lines < n-1 && text != all.String() {
+			t.Fatalf("the last %d lines without %s in %s: %.300q of %.300q", n, omit, path, text, all.String())
+		}
 	}
 }
 

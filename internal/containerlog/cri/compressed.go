@@ -68,6 +68,9 @@ func (t *lineCounter) addCompressed(ctx context.Context, o *logFile) (more bool,
 	var ends int
 	start, last, partial := [2]int64{-1, -1}, [2]int64{-1, -1}, [2]bool{}
 	size, err := o.entries(ctx, func(e entry, at int64) bool {
+		if t.omit[e.stream] {
+			return true
+		}
 		if s := e.stream; start[s] < 0 {
 			start[s] = at
 		}
@@ -101,7 +104,7 @@ func (t *lineCounter) addCompressed(ctx context.Context, o *logFile) (more bool,
 			t.first[s], t.distance = position{o.number, at}, min(t.distance, at)
 		}
 	}
-	return t.want > 0 || (t.open[Stdout] || t.open[Stderr]) && t.distance < searchLimit, nil
+	return t.more(), nil
 }
 
 // passOver returns, for each stream, where the entries begin after the segment's first n lines; -1: there are none.
@@ -113,6 +116,9 @@ func (t *lineCounter) passOver(ctx context.Context, o *logFile, n int, last [2]i
 	}
 	_, err := o.entries(ctx, func(e entry, at int64) bool {
 		s := e.stream
+		if t.omit[s] {
+			return true
+		}
 		if start[s] < 0 {
 			start[s] = at
 		}

@@ -25,6 +25,11 @@ type ReadOptions struct {
 	Since time.Time
 	// Timestamps prefixes each line with its time.
 	Timestamps bool
+	// Omit leaves out the lines of a stream; Tail does not count them.
+	Omit [2]bool
+	// CaughtUp is called, with Follow, whenever everything that the log has is delivered, also while
+	// there is no log yet; nil: nothing is called.
+	CaughtUp func()
 	// Stop is closed when the log is complete; only used with Follow.
 	Stop <-chan struct{}
 }
@@ -61,16 +66,24 @@ func (r *reader) open(ctx context.Context) error {
 		if !errors.Is(err, os.ErrNotExist) || stopped {
 			return err
 		}
-		if err := sys.Sleep(ctx, recheck); err != nil {
+		if err := r.await(ctx); err != nil {
 			return err
 		}
 	}
 }
 
+// await waits for more of a log of which everything is delivered.
+func (r *reader) await(ctx context.Context) error {
+	if r.options.CaughtUp != nil {
+		r.options.CaughtUp()
+	}
+	return sys.Sleep(ctx, recheck)
+}
+
 // begin determines where delivery begins and opens that segment.
 func (r *reader) begin(ctx context.Context) error {
 	if r.options.Tail != nil {
-		first, err := lastLines(ctx, r.files, *r.options.Tail)
+		first, err := lastLines(ctx, r.files, *r.options.Tail, r.options.Omit)
 		if err != nil {
 			return err
 		}
@@ -187,7 +200,7 @@ func (r *reader) run(ctx context.Context) error {
 		if stopped {
 			return r.deliverRest()
 		}
-		if err := sys.Sleep(ctx, recheck); err != nil {
+		if err := r.await(ctx); err != nil {
 			return err
 		}
 	}
@@ -242,7 +255,7 @@ func (r *reader) line(line []byte, at int64, ends bool) error {
 	if !ends {
 		r.cut = &piece{p.entry, p.skipped}
 	}
-	if p.skipped {
+	if p.skipped || r.options.Omit[p.stream] {
 		return nil
 	}
 	p.partial = p.partial || !ends

@@ -48,6 +48,9 @@ func TestRead(t *testing.T) {
 		{"a line in parts, without the other stream's between", ReadOptions{Tail: n(3)}, "three\nfive\nsix without end", ""},
 		{"the other stream's", ReadOptions{Tail: n(4)}, "three\nfive\nsix without end", "four\n"},
 		{"more than there are", ReadOptions{Tail: n(100)}, "one\nthree\nfive\nsix without end", "two\nfour\n"},
+		{"of one stream", ReadOptions{Omit: [2]bool{Stdout: true}}, "", "two\nfour\n"},
+		{"of one stream, the last", ReadOptions{Omit: [2]bool{Stdout: true}, Tail: n(1)}, "", "four\n"},
+		{"of the other, the last two", ReadOptions{Omit: [2]bool{Stderr: true}, Tail: n(2)}, "five\nsix without end", ""},
 		{"since", ReadOptions{Since: since}, "three\nfive\nsix without end", "four\n"},
 		{"since the middle of a line", ReadOptions{Since: since.Add(time.Second)}, "five\nsix without end", ""},
 		{"timestamps", ReadOptions{Tail: n(3), Timestamps: true}, "2026-01-02T15:04:03.000000000Z three\n" +
@@ -190,5 +193,25 @@ func BenchmarkRead(b *testing.B) {
 	for b.Loop() {
 		out.Reset()
 		must(b, Read(context.Background(), path, ReadOptions{}, &out, &out))
+	}
+}
+
+// TestCaughtUp: a reader says that it has delivered all that the log has, also if there is no log yet.
+func TestCaughtUp(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "0.log")
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	var at []int
+	err := Read(ctx, path, ReadOptions{Follow: true, CaughtUp: func() {
+		switch at = append(at, out.Len()); len(at) {
+		case 1:
+			must(t, os.WriteFile(path, []byte(sample), 0o600))
+		case 2:
+			cancel()
+		}
+	}}, &out, &out)
+	if !errors.Is(err, context.Canceled) || len(at) != 2 || at[0] != 0 || at[1] != out.Len() || out.Len() == 0 {
+		t.Errorf("caught up after %v of %d bytes, %v", at, out.Len(), err)
 	}
 }

@@ -13,10 +13,10 @@ import (
 // the other stream.
 const searchLimit = 1 << 20
 
-// lastLines returns, for each stream, where the log's last n lines begin. It reads backwards, file by file, and
-// no more than necessary.
-func lastLines(ctx context.Context, log files, n int) ([2]position, error) {
-	t := lineCounter{want: n}
+// lastLines returns, for each stream, where the log's last n lines begin; lines of streams in omit do not count. It
+// reads backwards, file by file, and no more than necessary.
+func lastLines(ctx context.Context, log files, n int, omit [2]bool) ([2]position, error) {
+	t := lineCounter{want: n, omit: omit}
 	o, err := openNewest(log)
 	for {
 		if err != nil {
@@ -60,6 +60,7 @@ func openAt(log files, number int) (*logFile, error) {
 // lineCounter counts lines from the end.
 type lineCounter struct {
 	want    int
+	omit    [2]bool // streams whose lines do not count
 	started bool
 	first   [2]position
 	// open: the line at first[s] may begin earlier.
@@ -105,17 +106,25 @@ func (t *lineCounter) add(line []byte, at position) bool {
 	s := e.stream
 	belongs := e.partial && t.open[s]
 	t.distance += int64(len(line))
+	if t.omit[s] {
+		return t.more()
+	}
 	if !belongs {
 		t.open[s] = false
 		if t.want == 0 {
 			// From here on, only parts of lines that are already counted are needed.
-			return (t.open[Stdout] || t.open[Stderr]) && t.distance < searchLimit
+			return t.more()
 		}
 		t.want--
 		t.open[s] = true
 	}
 	t.first[s], t.distance = at, 0
 	return true
+}
+
+// more reports whether earlier entries are needed.
+func (t *lineCounter) more() bool {
+	return t.want > 0 || (t.open[Stdout] || t.open[Stderr]) && t.distance < searchLimit
 }
 
 // backwardReader returns a file's lines from the last to the first.
