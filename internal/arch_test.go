@@ -87,6 +87,7 @@ var rooms = map[string]room{
 	"internal/relist":                      {imports: "pod runtime", pureFiles: "diff.go"},
 	"internal/server/credentials":          {imports: "sys sys/errtext sys/fileerror"},
 	"internal/server/yielding":             {},
+	"internal/server/podlog":               {imports: "status/summary"},
 	"internal/server/sparkline":            {imports: "stats/history"},
 	"internal/server/metrics":              {imports: "cgroup pod manifest probe relist gc runtime stats status/plugins sys workload workload/cronjobs workload/jobs"},
 	"internal/cli":                         {imports: "manifest/decode status/summary"},
