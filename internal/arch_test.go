@@ -118,7 +118,7 @@ var rooms = map[string]room{
 	"internal/status/summary":              {pure: true, imports: "pod manifest"},
 	"internal/status/overview":             {imports: "manifest workload workload/cronjobs workload/jobs"},
 	"internal/status/plugins":              {imports: "checkpoint checkpoint/layout device device/plugins pluginregistry volume/csi"},
-	"internal/server":                      {imports: "manifest pod server/chart server/credentials server/detail server/rows server/sparkline server/yielding stats stats/history status/overview status/summary sys timeline timeline/day"},
+	"internal/server":                      {imports: "manifest pod server/chart server/credentials server/detail server/podlog server/rows server/sparkline server/yielding stats stats/history status/overview status/summary sys timeline timeline/day"},
 	"internal/stats/history":               {imports: "stats"},
 	"internal/stats":                       {imports: "cgroup sys oci stats/disk pod"},
 	"internal/timeline":                    {imports: "pod timeline/day", pureFiles: "path.go"},

@@ -74,8 +74,12 @@ func (n fakeNode) Log(_ context.Context, want LogRequest, out io.Writer) error {
 		_, err := io.WriteString(out, n.log)
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%s/%s/%s follow=%t previous=%t timestamps=%t tail=%d since=%t\n", want.Namespace, want.Pod, want.Container,
-		want.Follow, want.Previous, want.Timestamps, tail, !want.Since.IsZero())
+	stream := ""
+	if want.Stream != "" {
+		stream = " stream=" + want.Stream
+	}
+	_, err := fmt.Fprintf(out, "%s/%s/%s follow=%t previous=%t timestamps=%t tail=%d since=%t%s\n", want.Namespace, want.Pod, want.Container,
+		want.Follow, want.Previous, want.Timestamps, tail, !want.Since.IsZero(), stream)
 	return err
 }
 
@@ -105,6 +109,10 @@ func handler(n fakeNode) http.Handler {
 func TestAnswers(t *testing.T) {
 	good := []Check{{Name: "relist"}, {Name: "manifests"}}
 	bad := []Check{{Name: "relist"}, {Name: "manifests", Err: errors.New("a.yaml:1: no\n[+]b.yaml ok")}}
+	two := v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-n", Namespace: "default"},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "a"}, {Name: "b"}}},
+	}
 	web := v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-n", Namespace: "default"}}
 	tests := []struct {
 		name, method, path string
@@ -140,6 +148,16 @@ func TestAnswers(t *testing.T) {
 		{"log", "GET", "/containerLogs/ns/web/c", fakeNode{}, 200, "ns/web/c follow=false previous=false timestamps=false tail=-1 since=false\n"},
 		{"part of a log", "GET", "/containerLogs/ns/web/c?follow=true&timestamps=1&tailLines=5&sinceSeconds=3", fakeNode{}, 200, "ns/web/c follow=true previous=false timestamps=true tail=5 since=true\n"},
 		{"log since", "GET", "/containerLogs/ns/web/c?previous=true&tail=all&sinceTime=2026-01-02T03:04:05Z", fakeNode{}, 200, "ns/web/c follow=false previous=true timestamps=false tail=-1 since=true\n"},
+		{"a stream of a log", "GET", "/containerLogs/ns/web/c?stream=Stderr&tailLines=2", fakeNode{}, 200, "ns/web/c follow=false previous=false timestamps=false tail=2 since=false stream=Stderr\n"},
+		{"no such stream", "GET", "/containerLogs/ns/web/c?stream=stderr", fakeNode{}, 400, "stream=\"stderr\" cannot be used\n"},
+		{"logs of a pod", "GET", "/pod/default/web-n/log?tailLines=2&previous=1", fakeNode{pods: []v1.Pod{two}}, 200, " a stdout default/web-n/a follow=false previous=true timestamps=true tail=2 since=false\n" +
+			" b stdout default/web-n/b follow=false previous=true timestamps=true tail=2 since=false\n"},
+		{"log of one of them", "GET", "/pod/default/web-n/log?container=b&stream=All", fakeNode{pods: []v1.Pod{two}}, 200, " b stdout default/web-n/b …"},
+		{"beginning of the logs", "GET", "/pod/default/web-n/log?limitBytes=9", fakeNode{pods: []v1.Pod{two}}, 200, " a stdout"},
+		{"head of the logs", "HEAD", "/pod/default/web-n/log?follow=true", fakeNode{pods: []v1.Pod{two}}, 200, " a stdout default/web-n/a follow=false …"},
+		{"log of no container", "GET", "/pod/default/web-n/log?container=c", fakeNode{pods: []v1.Pod{two}}, 404, "container \"c\" in pod web-n: not found\n"},
+		{"logs of no pod", "GET", "/pod/default/none/log", fakeNode{pods: []v1.Pod{two}}, 404, "pod default/none: not found\n"},
+		{"logs with what is wrong", "GET", "/pod/default/web-n/log?follow=perhaps", fakeNode{pods: []v1.Pod{two}}, 400, "follow=\"perhaps\" cannot be used\n"},
 		{"beginning of a log", "GET", "/containerLogs/ns/web/c?limitBytes=6&tail=7", fakeNode{}, 200, "ns/web"},
 		{"log of nothing", "GET", "/containerLogs/ns/web/none", fakeNode{}, 404, "container \"none\": not found\n"},
 		{"log too early", "GET", "/containerLogs/ns/web/new", fakeNode{}, 400, "container \"new\" is waiting to start\n"},

@@ -6,8 +6,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // LogRequest is a request for a container's log, with the options of v1.PodLogOptions.
@@ -18,6 +21,14 @@ type LogRequest struct {
 	Tail *int
 	// Since excludes older lines; zero means none.
 	Since time.Time
+	// Stream is the stream to return, v1.LogStreamStdout or v1.LogStreamStderr; "" or v1.LogStreamAll: both.
+	Stream string
+	// Run is the containerID of the instance; "": the newest one, or with Previous the one before.
+	Run string
+	// ErrOut gets standard error; nil: it is mixed with standard output.
+	ErrOut io.Writer
+	// CaughtUp is called, with Follow, whenever all that the log has is written; nil: nothing is called.
+	CaughtUp func()
 }
 
 var (
@@ -37,19 +48,35 @@ func containerLog(w http.ResponseWriter, r *http.Request, o Options, slots strea
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	o.sendLog(w, r, slots, logResponse{want, limit, 1, o.Node.Log})
+}
+
+// logResponse is a log that is sent.
+type logResponse struct {
+	LogRequest
+	limit      int64 // bytes; -1: all
+	containers int   // how many are read
+	read       func(context.Context, LogRequest, io.Writer) error
+}
+
+// sendLog responds with a log, or with why there is none.
+func (o Options) sendLog(w http.ResponseWriter, r *http.Request, slots streamSlots, l logResponse) {
+	want := l.LogRequest
 	// A HEAD request ends at once, even if the body of a GET would not end.
 	want.Follow = want.Follow && r.Method != http.MethodHead
-	// A log that is not followed may be long, and its client slow.
-	end, ok := slots.begin(w, r)
-	if !ok {
-		return
+	// A log that is not followed may be long, and its client slow. Many that are merged take the memory of several.
+	for range (l.containers-1)/containersOfStream + 1 {
+		end, ok := slots.begin(w, r)
+		if !ok {
+			return
+		}
+		defer end()
 	}
-	defer end()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	out := &flushWriter{w: w, control: http.NewResponseController(w), left: limit}
+	out := &flushWriter{w: w, control: http.NewResponseController(w), left: l.limit}
 	ctx, cancel := untilShutdown(r.Context())
 	defer cancel()
-	err = o.Node.Log(ctx, want, out)
+	err := l.read(ctx, want, out)
 	switch {
 	case err == nil, errors.Is(err, errEnough):
 	case out.begun || ctx.Err() != nil:
@@ -98,6 +125,10 @@ func (l *LogRequest) parse(q url.Values, now time.Time) (limit int64, err error)
 			return 0, bad("sinceTime")
 		}
 		l.Since = at
+	}
+	l.Stream = q.Get("stream")
+	if !slices.Contains([]string{"", v1.LogStreamAll, v1.LogStreamStdout, v1.LogStreamStderr}, l.Stream) {
+		return 0, bad("stream")
 	}
 	limit = -1
 	if text := q.Get("limitBytes"); text != "" {

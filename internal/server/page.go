@@ -111,6 +111,7 @@ func (p page) register(mux *http.ServeMux) {
 		p.live(w, r, func() (parts, error) { return p.listParts(f) })
 	})
 	mux.HandleFunc("/pod/{namespace}/{pod}", p.pod)
+	mux.HandleFunc("/pod/{namespace}/{pod}/log", p.podLog)
 	mux.HandleFunc("/pod/{namespace}/{pod}/live", func(w http.ResponseWriter, r *http.Request) {
 		p.live(w, r, func() (parts, error) {
 			whole, err := p.podParts(r)

@@ -184,10 +184,19 @@ func TestPages(t *testing.T) {
 		"/pod/default/web-n": {
 			`<a id="up" href="../../#default/web-n">`, `<dd class="state">CrashLoopBackOff</dd>`, "line 1: " + escaped, `<a href="?container=first#log">first</a> (init)`,
 			`<a href="?container=c#log" aria-current="true">c</a>`, "<td>Warning</td><td>BackOff</td><td class=\"number\">4</td><td class=\"text\">" + escaped,
-			"secretKeyRef:\n        key: k\n", `value: &#34;&lt;script&gt;alert(1)&lt;/script&gt;`, ">line red\n&lt;script&gt;alert(1)&lt;/script&gt;\n</pre>", `data-follow="../../containerLogs/default/web-n/c?follow=true&amp;tailLines=1000"`,
+			"secretKeyRef:\n        key: k\n", `value: &#34;&lt;script&gt;alert(1)&lt;/script&gt;`, ">line red\n&lt;script&gt;alert(1)&lt;/script&gt;\n</pre>", `<h2 id="of">Log of c</h2>`,
+			`<option value="*">all containers</option><option id="of-c" selected>c</option><option id="of-first">first</option>`,
+			`href="../../containerLogs/default/web-n/c?container=c"`, `data-live="../../pod/default/web-n/live?container=c"`,
 		},
-		"/pod/default/web-n?container=first&previous=true": {"Log of the run of first before the last", `../../containerLogs/default/web-n/first?previous=true"`},
-		"/pod/default/web-n?container=other":               {`data-follow="../../containerLogs/default/web-n/c?`},
+		"/pod/default/web-n?container=first&previous=true": {
+			`<h2 id="of">Log of first, the run before</h2>`, `<option value="true" selected>`,
+			`../../containerLogs/default/web-n/first?container=first&amp;previous=true"`,
+		},
+		"/pod/default/web-n?container=*&stream=Stderr": {
+			`<h2 id="of">Log of all containers</h2>`, `<option value="*" selected>`, `<option value="Stderr" selected>`, "<b>first</b> line red\n",
+			"<b>c</b> line red\n", `../../pod/default/web-n/log?container=%2A&amp;stream=Stderr"`, `/live?container=%2A&amp;stream=Stderr"`,
+		},
+		"/pod/default/web-n?container=other": {`<option id="of-c" selected>c</option>`, `/live?container=c"`},
 	} {
 		w := httptest.NewRecorder()
 		handler(node).ServeHTTP(w, httptest.NewRequest("GET", path, nil))

@@ -1,11 +1,9 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,20 +14,16 @@ import (
 
 	"podrun.io/podrun/internal/server/chart"
 	"podrun.io/podrun/internal/server/detail"
+	"podrun.io/podrun/internal/server/podlog"
 	"podrun.io/podrun/internal/server/rows"
 	"podrun.io/podrun/internal/server/sparkline"
 	"podrun.io/podrun/internal/status/summary"
 )
 
-const (
-	// lastLines and lastBytes limit how much of a log a page contains when it is loaded.
-	lastLines = 200
-	lastBytes = 256 << 10
-)
-
 // podData is a pod as its page shows it.
 type podData struct {
 	rows.Row
+	podlog.Choice
 	UID, Node, Started, Message string
 	Of                          []containerRow
 	// Conditions are the conditions whose status is not True.
@@ -38,14 +32,11 @@ type podData struct {
 	Chart      chart.Chart
 	Lines      []lineRow
 	Written    detail.Manifest
-	// Chosen is the container whose log is shown; with Previous it is the log of its previous
-	// instance.
-	Chosen   string
-	Previous bool
 	// Spec is what the pod's containers, volumes and probes are, as YAML. Values of Secrets are not in it.
 	Spec string
 	// Log is the end of the log; if it is empty, LogWhy says why.
-	Log, LogWhy string
+	Log    []podlog.Line
+	LogWhy string
 }
 
 type containerRow struct {
@@ -90,7 +81,7 @@ func (p page) podParts(r *http.Request) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"story", "lines", "day", "manifest", "spec", "events"} {
+	for _, name := range []string{"story", "lines", "day", "manifest", "spec", "events", "log-of"} {
 		if out[name], err = p.render(name, d); err != nil {
 			return nil, err
 		}
@@ -100,22 +91,14 @@ func (p page) podParts(r *http.Request) (map[string]string, error) {
 
 // podOf reads everything but the log of the pod that the request names.
 func (p page) podOf(r *http.Request) (podData, error) {
-	pods, err := p.o.Node.Pods()
+	one, err := p.podNamed(r.PathValue("namespace"), r.PathValue("pod"))
 	if err != nil {
 		return podData{}, err
 	}
-	namespace, name := r.PathValue("namespace"), r.PathValue("pod")
-	i := slices.IndexFunc(pods, func(one v1.Pod) bool { return one.Namespace == namespace && one.Name == name })
-	if i < 0 {
-		return podData{}, fmt.Errorf("pod %s/%s: %w", namespace, name, ErrNotFound)
-	}
-	d := dataOf(&pods[i], rows.UsageOf(p.used.now())[string(pods[i].UID)], p.courses.Now(), time.Now())
-	d.Events = p.eventsOf(&pods[i])
-	p.addMore(&d, &pods[i], r, time.Now())
-	d.Previous = r.URL.Query().Get("previous") == "true"
-	if chosen := r.URL.Query().Get("container"); slices.Contains(d.Containers, chosen) {
-		d.Chosen = chosen
-	}
+	d := dataOf(one, rows.UsageOf(p.used.now())[string(one.UID)], p.courses.Now(), time.Now())
+	d.Events = p.eventsOf(one)
+	p.addMore(&d, one, r, time.Now())
+	d.Choose(r.URL.Query(), d.Containers)
 	return d, nil
 }
 
@@ -214,38 +197,4 @@ func (p page) eventsOf(of *v1.Pod) []eventRow {
 		})
 	}
 	return out
-}
-
-// logTail returns the last lines of the chosen container's log, or why there are none.
-func (p page) logTail(ctx context.Context, d podData) (text, why string) {
-	var out tail
-	tail := lastLines
-	err := p.o.Node.Log(ctx, LogRequest{
-		Namespace: d.Namespace, Pod: d.Name, Container: d.Chosen, Previous: d.Previous, Tail: &tail,
-	}, &out)
-	if err != nil && len(out) == 0 {
-		return "", err.Error()
-	}
-	return readable(string(out[max(0, len(out)-lastBytes):])), ""
-}
-
-// tail keeps the end of what is written to it, at least the last lastBytes bytes.
-type tail []byte
-
-// Write implements io.Writer.
-func (e *tail) Write(text []byte) (int, error) {
-	*e = append(*e, text...)
-	if len(*e) > 2*lastBytes {
-		*e = append(tail{}, (*e)[len(*e)-lastBytes:]...)
-	}
-	return len(text), nil
-}
-
-// escapeSequence matches a terminal escape sequence or a carriage return.
-var escapeSequence = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\a\x1b]*(\a|\x1b\\\\)|\r")
-
-// readable returns a log's text without terminal escape sequences; other control characters are
-// escaped.
-func readable(text string) string {
-	return summary.Plain(escapeSequence.ReplaceAllString(text, ""))
 }

@@ -11,6 +11,8 @@ const (
 	// streams limits the concurrent streaming responses on the TCP address, logs included, so that
 	// there are connections left for other requests.
 	streams = connections / 2
+	// containersOfStream is how many logs that are merged in one response count as one streaming response.
+	containersOfStream = 4
 	// streamTime is how long a page is updated over one connection; the browser then connects
 	// again.
 	streamTime = 10 * time.Minute

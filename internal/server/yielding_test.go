@@ -13,6 +13,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // elsewhere is a listener whose connections from 127.0.0.N come from 192.0.2.N.
@@ -158,29 +161,37 @@ func (flowing) Log(ctx context.Context, _ LogRequest, out io.Writer) error {
 }
 
 // TestSlowLogReaders: clients that do not read the logs that they have asked for do not keep others away, whether the
-// logs are followed or not.
+// logs are followed or not. The logs of many containers count as several.
 func TestSlowLogReaders(t *testing.T) {
-	address := listening(t, flowing{})
-	statuses := map[int]int{}
-	for i := range connections {
-		c, err := dialFrom(address, fmt.Sprintf("127.0.0.%d", 10+i%4))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-		fmt.Fprintf(c, "GET /containerLogs/a/b/c HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { answer.Body.Close() }) // later than the connection, else it would read all
-		statuses[answer.StatusCode]++
+	p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}
+	for i := range 2 * containersOfStream {
+		p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: fmt.Sprint("c", i)})
 	}
-	if statuses[http.StatusOK] != streams || statuses[http.StatusServiceUnavailable] != connections-streams {
-		t.Errorf("got %v", statuses)
-	}
-	if err := healthFrom(address, "127.0.0.2", 3*time.Second); err != nil {
-		t.Errorf("another client: %v", err)
+	for path, want := range map[string]int{
+		"/containerLogs/a/b/c": streams, "/pod/a/b/log?container=c0": streams, "/pod/a/b/log": streams / 2,
+	} {
+		address := listening(t, flowing{fakeNode{pods: []v1.Pod{p}}})
+		statuses := map[int]int{}
+		for i := range connections {
+			c, err := dialFrom(address, fmt.Sprintf("127.0.0.%d", 10+i%4))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
+			answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { answer.Body.Close() }) // later than the connection, else it would read all
+			statuses[answer.StatusCode]++
+		}
+		if statuses[http.StatusOK] != want || statuses[http.StatusServiceUnavailable] != connections-want {
+			t.Errorf("%s: got %v, want %d", path, statuses, want)
+		}
+		if err := healthFrom(address, "127.0.0.2", 3*time.Second); err != nil {
+			t.Errorf("%s: another client: %v", path, err)
+		}
 	}
 }

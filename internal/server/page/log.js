@@ -1,21 +1,20 @@
-// The log of a container, as it is written. log, its fields and follow exist on the page of a pod only.
+// The log of a pod, as it is written. log and tools exist on the page of a pod only.
 const log = document.getElementById("log"), tools = document.getElementById("tools");
 
-// How much of the log is kept, and how much of it may wait to be shown: a container may write faster than a browser shows.
+// How much of the log is kept, and how much of it may wait to be shown: containers may write faster than a browser shows.
 const longest = 5e5, backlog = 1e5;
 
 // Sequences of terminals: those of colours and others, control characters, and changes of the text direction.
 const sequence = /\x1b\[([0-9;]*)m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
-// paint turns text into nodes: the colours of terminals are classes, all other sequences are left out.
-let colour = "", bold = false;
-function paint(text) {
-	const nodes = [];
+// paint adds text to nodes: the colours of terminals are classes, all other sequences are left out. pen is the colour
+// that the stream has had so far.
+function paint(nodes, text, pen) {
 	const add = (part) => {
 		if (!part) return;
-		if (!colour && !bold) { nodes.push(document.createTextNode(part)); return; }
+		if (pen.colour === "" && !pen.bold) { plain(nodes, part); return; }
 		const span = document.createElement("span");
-		span.className = (colour && "colour-" + colour) + (bold ? " bold" : "");
+		span.className = (pen.colour !== "" ? "colour-" + pen.colour : "") + (pen.bold ? " bold" : "");
 		span.textContent = part;
 		nodes.push(span);
 	};
@@ -27,25 +26,56 @@ function paint(text) {
 		const codes = found[1].split(";").map(Number);
 		for (let i = 0; i < codes.length; i++) {
 			const code = codes[i];
-			if (code === 0) { colour = ""; bold = false; }
-			else if (code === 1) bold = true;
-			else if (code === 22) bold = false;
-			else if (code === 39) colour = "";
-			else if (code >= 30 && code <= 37 || code >= 90 && code <= 97) colour = code % 10;
+			if (code === 0) { pen.colour = ""; pen.bold = false; }
+			else if (code === 1) pen.bold = true;
+			else if (code === 22) pen.bold = false;
+			else if (code === 39) pen.colour = "";
+			else if (code >= 30 && code <= 37 || code >= 90 && code <= 97) pen.colour = code % 10;
 			else if (code === 38 || code === 48) i += codes[i + 1] === 5 ? 2 : 4; // of more colours than eight
 		}
 	}
 	add(text.slice(at));
-	return nodes;
 }
 
-// append adds to the log, some times a second. It keeps the end visible if it was, and removes the oldest text.
+// plain adds text to nodes, to the text before it if there is one: a browser needs less time for few nodes.
+function plain(nodes, text) {
+	if (typeof nodes.at(-1) === "string") nodes[nodes.length - 1] += text; else nodes.push(text);
+}
+
+// show adds a line to nodes. It begins with its time, container and stream; those that one has asked for are shown, and
+// standard error has a mark at its edge.
+let pens = new Map();
+function show(nodes, line) {
+	const [time, name, stream] = line.split(" ", 3), text = line.slice(time.length + name.length + stream.length + 3) + "\n";
+	const all = tools.elements.container.value === "*", key = name + " " + stream;
+	let into = nodes;
+	if (stream === "stderr") into = [];
+	if (tools.elements.times.checked && time) plain(into, time + " ");
+	if (stream === "-") plain(into, `— ${all ? name + " " : ""}${text.trimEnd()} —\n`);
+	else {
+		if (all) {
+			const from = document.createElement("b");
+			from.textContent = name;
+			from.className = "colour-" + (1 + (tools.elements.container.options.namedItem("of-" + name)?.index ?? 0) % 6);
+			into.push(from, " ");
+		}
+		if (!pens.has(key)) pens.set(key, {colour: "", bold: false});
+		paint(into, text, pens.get(key));
+	}
+	if (stream !== "stderr") return;
+	const span = document.createElement("span");
+	span.className = "stderr";
+	span.append(...into);
+	nodes.push(span);
+}
+
+// append adds lines to the log, some times a second. It keeps the end visible if it was, and removes the oldest ones.
 let waiting = "", omitted = 0, size = 0, drawing;
 function append(text) {
 	waiting += text;
 	if (waiting.length > backlog) {
 		const cut = waiting.indexOf("\n", waiting.length - backlog) + 1;
-		omitted += cut;
+		omitted += waiting.slice(0, cut).split("\n").length - 1;
 		waiting = waiting.slice(cut);
 	}
 	drawing ??= setTimeout(draw, 100);
@@ -53,9 +83,11 @@ function append(text) {
 function draw() {
 	drawing = undefined;
 	const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 16;
-	const part = document.createElement("span"); // so that the oldest text goes in one piece
-	if (omitted) part.append(`— ${omitted} characters were written too fast to be shown —\n`);
-	part.append(...paint(waiting));
+	// The oldest lines go in one piece; a browser lays out a new piece only.
+	const part = document.createElement("div"), nodes = [];
+	if (omitted) plain(nodes, `— ${omitted} lines were written too fast to be shown —\n`);
+	for (const line of waiting.split("\n").slice(0, -1)) show(nodes, line);
+	part.append(...nodes);
 	size += part.textContent.length; // which sequences are no part of
 	waiting = "";
 	omitted = 0;
@@ -70,18 +102,18 @@ function draw() {
 function clear() {
 	clearTimeout(drawing);
 	drawing = undefined;
-	log.textContent = waiting = colour = "";
+	log.textContent = waiting = "";
+	pens = new Map();
 	size = omitted = 0;
-	bold = false;
 }
 
 // mark marks what is searched for, the newest 500 times. Enter shows the one before, from the end on.
-let marks = [], shown = 0;
+let marks = [], seek = 0;
 function mark() {
 	const words = tools.elements.find.value.toLowerCase();
 	marks = [];
-	const all = document.createTreeWalker(log, NodeFilter.SHOW_TEXT);
-	for (let node = words && all.lastChild() && all.currentNode; node && marks.length < 500; node = all.previousNode()) {
+	const texts = document.createTreeWalker(log, NodeFilter.SHOW_TEXT);
+	for (let node = words && texts.lastChild() && texts.currentNode; node && marks.length < 500; node = texts.previousNode()) {
 		const text = node.data.toLowerCase();
 		for (let at = text.lastIndexOf(words); at >= 0 && marks.length < 500; at = at && text.lastIndexOf(words, at - 1)) {
 			const range = new Range();
@@ -95,50 +127,67 @@ function mark() {
 	say(document.getElementById("marks"), words && (marks.length < 500 ? marks.length : "500 or more") + " times");
 }
 
-// follow shows the log of the newest instance of the container as it is written, and then that of the next one.
-let run = "", following = false, reading;
+// chosen is which log is shown, as parameters.
+const chosen = () => new URLSearchParams(["container", "previous", "stream"]
+	.map((name) => [name, tools.elements[name].value]).filter(([, value]) => value));
+
+// follow shows the chosen log as it is written, over the ends of runs, until another one is chosen. When podrun has not
+// responded, it loads all of it again.
+let reading;
 async function follow() {
-	const now = document.querySelector("[data-run]")?.dataset.run;
-	if (!log?.dataset.follow || following || !now || now === run) return;
-	following = true;
-	reading = new AbortController();
-	let pause = 1000;
-	try {
-		const from = new URL(log.dataset.follow, location.href); // without the password that the page's URL may contain
-		if (tools.elements.times.checked) from.searchParams.set("timestamps", "true");
-		const answer = await fetch(from, {signal: reading.signal});
-		if (!answer.ok) throw new Error(answer.statusText);
-		if (run) append("— started again —\n"); else clear();
-		run = now;
-		let rest = "";
-		const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-		for (let part; !(part = await reader.read()).done;) {
-			const end = part.value.lastIndexOf("\n") + 1;
-			if (end) append(rest + part.value.slice(0, end));
-			rest = (end ? "" : rest) + part.value.slice(end);
-		}
-		if (rest) append(rest + "\n");
-	} catch {
-		pause = reading.signal.aborted ? 0 : 5000;
-		run = ""; // load all of it again when podrun responds
+	reading?.abort();
+	const mine = reading = new AbortController();
+	const from = new URL(location.pathname + "/log", location.origin); // without the password that the page's URL may contain
+	const parameters = chosen(), live = !parameters.has("previous"), many = tools.elements.container.options.length - 1;
+	from.search = parameters;
+	from.searchParams.set("tailLines", parameters.get("container") === "*" ? Math.max(100, Math.floor(1000 / many)) : 1000);
+	if (live) from.searchParams.set("follow", "true");
+	for (let shown = false; !mine.signal.aborted; await new Promise((then) => setTimeout(then, 5000))) {
+		try {
+			const answer = await fetch(from, {signal: mine.signal});
+			let rest = "", fresh = true;
+			const add = (text) => {
+				if (fresh) clear();
+				fresh = false;
+				append(text);
+			};
+			if (!answer.ok) {
+				if (!shown && answer.status < 500) { clear(); log.textContent = await answer.text(); }
+				throw new Error(answer.statusText);
+			}
+			const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+			for (let part; !(part = await reader.read()).done;) {
+				const end = part.value.lastIndexOf("\n") + 1;
+				if (end) add(rest + part.value.slice(0, end));
+				rest = (end ? "" : rest) + part.value.slice(end);
+				shown = true;
+			}
+			if (!live) return;
+		} catch { /* again */ }
 	}
-	following = false;
-	setTimeout(follow, pause);
+}
+
+// choose shows another log, and the address has what is chosen.
+function choose() {
+	history.replaceState(null, "", `${location.pathname}?${chosen()}${location.hash}`);
+	document.body.dataset.live = document.body.dataset.live.replace(/\?.*/, "?" + chosen());
+	listen();
+	clear();
+	follow();
 }
 
 if (log) {
 	log.scrollTop = log.scrollHeight;
-	tools.hidden = false;
-	tools.elements.times.disabled = !log.dataset.follow;
-	tools.elements.times.addEventListener("change", () => { reading?.abort(); if (!following) { run = ""; follow(); } });
-	tools.elements.find.addEventListener("input", () => { shown = 0; mark(); });
+	for (const label of tools.querySelectorAll("label")) label.hidden = false;
+	for (const name of ["container", "previous", "stream", "times"]) tools.elements[name].addEventListener("change", choose);
+	tools.elements.find.addEventListener("input", () => { seek = 0; mark(); });
 	tools.addEventListener("submit", (event) => {
 		event.preventDefault();
-		const range = marks[shown++ % marks.length];
+		const range = marks[seek++ % marks.length];
 		if (range) log.scrollTop += range.getBoundingClientRect().top - log.getBoundingClientRect().top - log.clientHeight / 2;
 	});
 	addEventListener("keydown", (event) => {
-		if (event.key === "Escape" && event.target.tagName !== "INPUT") document.getElementById("up").click();
+		if (event.key === "Escape" && !["INPUT", "SELECT"].includes(event.target.tagName)) document.getElementById("up").click();
 	});
 	follow();
 }

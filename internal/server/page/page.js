@@ -69,7 +69,6 @@ function listen() {
 			patch(was, now);
 		}
 		announce();
-		follow(); // which has nothing to do on the page of all pods
 	};
 }
 listen();
