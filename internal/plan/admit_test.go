@@ -5,8 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"podrun.io/podrun/internal/pod"
 )
 
 // TestLack checks which resource keeps a pod from a node with 2 CPUs, 1 GiB of memory and 2 MiB of huge pages.
@@ -49,7 +47,7 @@ func TestLackOfDevices(t *testing.T) {
 	}{
 		{Machine{Has: number("2"), Used: number("1")}, ""},
 		{
-			Machine{Has: number("2"), Used: number("2"), Holders: map[v1.ResourceName][]pod.Key{gpu: {{Namespace: "default", Name: "b"}, {Namespace: "default", Name: "a"}}}},
+			Machine{Has: number("2"), Used: number("2"), Holders: map[v1.ResourceName]string{gpu: "default/a, default/b"}},
 			"Node didn't have enough resource: example.com/gpu, requested: 1, used: 2, capacity: 2; in use by default/a, default/b",
 		},
 		{

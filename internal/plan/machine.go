@@ -16,9 +16,9 @@ import (
 // Machine is what the machine offers to pods, and what the other pods on it have requested.
 type Machine struct {
 	Has, Used v1.ResourceList
-	// Holders are the other pods that have devices, and Unhealthy is how many devices nobody can get, both
+	// Holders names other pods that have some, for people, and Unhealthy is how many devices nobody can get, both
 	// by resource. Why says what numbers do not: that there is no plugin.
-	Holders   map[v1.ResourceName][]pod.Key
+	Holders   map[v1.ResourceName]string
 	Unhealthy map[v1.ResourceName]int
 	Why       map[v1.ResourceName]string
 	NoPlugins bool     // no device plugin can register: a device that is missing does not come
@@ -40,7 +40,7 @@ func (w Waiting) Lacks() v1.ResourceName {
 
 // Lack returns which of the requested resources does not fit into what the machine has beside what is used by others;
 // nil if all of them fit. A resource that the machine does not name is ignored unless it is a device. Reason, message
-// and the order of the resources are the kubelet's; for a device the message also says who has it.
+// and the order of the resources are the kubelet's; the message also says who has it.
 func (m Machine) Lack(requests v1.ResourceList) *Waiting {
 	order := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
@@ -70,14 +70,10 @@ func (m Machine) Lack(requests v1.ResourceList) *Waiting {
 	return nil
 }
 
-// about says why there are no more devices of a resource.
+// about says why there is no more of a resource.
 func (m Machine) about(name v1.ResourceName) (out string) {
-	var names []string
-	for _, key := range m.Holders[name] {
-		names = append(names, key.String())
-	}
-	if slices.Sort(names); len(names) > 0 {
-		out = "; in use by " + strings.Join(names, ", ")
+	if holders := m.Holders[name]; holders != "" {
+		out = "; in use by " + holders
 	}
 	if n := m.Unhealthy[name]; n > 0 {
 		out += fmt.Sprintf("; unhealthy: %d", n)

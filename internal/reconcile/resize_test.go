@@ -77,7 +77,7 @@ func TestGrowthWaitsForRoom(t *testing.T) {
 		h.want(asking("p", "500Mi"), asking("q", "600Mi"))
 		after(time.Second)
 		check("u-p-a-0", "300Mi", v1.PodReasonDeferred)
-		want := "warning ResizeDeferred p/: Pod resize Deferred: Node didn't have enough resource: memory, requested: 524288000, used: 629145600, capacity: 1073741824"
+		want := "warning ResizeDeferred p/: Pod resize Deferred: Node didn't have enough resource: memory, requested: 524288000, used: 629145600, capacity: 1073741824; in use by default/q"
 		if got := h.events.take(); got != want {
 			t.Errorf("events: %s", got)
 		}

@@ -9,10 +9,12 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -244,19 +246,37 @@ func (r *Resources) Machine(key pod.Key, w Waiter, requests v1.ResourceList, mor
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m.Used, m.Holders = r.others(key), r.holders(key)
+	m.Used, m.Holders = r.others(key), r.holders(key, requests)
 	return m
 }
 
-// holders returns the pods other than key that have devices, by resource.
-func (r *Resources) holders(key pod.Key) map[v1.ResourceName][]pod.Key {
-	out := map[v1.ResourceName][]pod.Key{}
-	for other, requests := range r.reserved {
-		for name := range requests {
-			if r.counts(other, key) && pod.IsDevice(name) {
-				out[name] = append(out[name], other)
+// maxHolders is how many pods that have a resource are named.
+const maxHolders = 5
+
+// holders names the pods other than key that have reserved some of what is requested, by resource: first those that
+// have most of it.
+func (r *Resources) holders(key pod.Key, requests v1.ResourceList) map[v1.ResourceName]string {
+	all, out := map[v1.ResourceName][]pod.Key{}, map[v1.ResourceName]string{}
+	for other, reserved := range r.reserved {
+		for name, q := range reserved {
+			if _, requested := requests[name]; requested && !q.IsZero() && r.counts(other, key) {
+				all[name] = append(all[name], other)
 			}
 		}
+	}
+	for name, keys := range all {
+		slices.SortFunc(keys, func(a, b pod.Key) int {
+			has, other := r.reserved[a][name], r.reserved[b][name]
+			return cmp.Or(other.Cmp(has), strings.Compare(a.String(), b.String()))
+		})
+		var names []string
+		for _, key := range keys[:min(len(keys), maxHolders)] {
+			names = append(names, key.String())
+		}
+		if more := len(keys) - maxHolders; more > 0 {
+			names = append(names, fmt.Sprintf("%d more", more))
+		}
+		out[name] = strings.Join(names, ", ")
 	}
 	return out
 }

@@ -1,6 +1,9 @@
 package admission
 
 import (
+	"fmt"
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +55,45 @@ func TestWhyThereIsNoDevice(t *testing.T) {
 		if lack == nil || lack.Reason != "OutOfexample.com/gpu" || lack.Message != tt.says || m.NoPlugins != tt.noPlugins {
 			t.Errorf("%v, %v: %+v\nwant %s", tt.node, tt.offered, lack, tt.says)
 		}
+	}
+}
+
+// waiter is woken without an effect.
+type waiter struct{}
+
+func (waiter) Notify() {}
+
+// TestWhoHasIt: who waits for a resource learns which pods have it, first those with most of it.
+func TestWhoHasIt(t *testing.T) {
+	t.Parallel()
+	list := func(cpu, memory string) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+	}
+	r := NewResources(list("4", "8Gi"), nil)
+	r.Hold(pod.Key{Namespace: "d", Name: "small"}, list("1", "1Gi"))
+	r.Hold(pod.Key{Namespace: "d", Name: "big"}, list("2", "0"))
+	r.Hold(pod.Key{Namespace: "d", Name: "also-small"}, list("1", "2Gi"))
+	asked := list("1", "7Gi")
+	m := r.Machine(pod.Key{Namespace: "d", Name: "new"}, waiter{}, asked, false)
+	want := map[v1.ResourceName]string{
+		v1.ResourceCPU: "d/big, d/also-small, d/small", v1.ResourceMemory: "d/also-small, d/small",
+	}
+	if !maps.Equal(m.Holders, want) {
+		t.Errorf("%q, want %q", m.Holders, want)
+	}
+	if lack := m.Lack(asked); lack == nil || !strings.HasSuffix(lack.Message, "; in use by d/big, d/also-small, d/small") {
+		t.Errorf("%+v", lack)
+	}
+	delete(asked, v1.ResourceCPU)
+	if m := r.Machine(pod.Key{Name: "new"}, waiter{}, asked, false); len(m.Holders) != 1 {
+		t.Errorf("of what is not requested: %v", m.Holders)
+	}
+	for i := range maxHolders {
+		r.Hold(pod.Key{Namespace: "d", Name: fmt.Sprint(i)}, list("1", "0"))
+	}
+	m = r.Machine(pod.Key{Name: "new"}, waiter{}, list("1", "0"), false)
+	if got, want := m.Holders[v1.ResourceCPU], "d/big, d/0, d/1, d/2, d/3, 3 more"; got != want {
+		t.Errorf("of many: %s, want %s", got, want)
 	}
 }
 
