@@ -578,6 +578,16 @@ func (d processDisk) enterRun(call string) (late, err error) {
 }
 
 func (d processDisk) Write(uid pod.UID, data []byte) (checkpoint.Stamp, error) {
+	return d.write(uid, data, d.Memory.Write)
+}
+
+func (d processDisk) WriteDurable(uid pod.UID, data []byte) (checkpoint.Stamp, error) {
+	return d.write(uid, data, d.Memory.WriteDurable)
+}
+
+func (d processDisk) write(
+	uid pod.UID, data []byte, to func(pod.UID, []byte) (checkpoint.Stamp, error),
+) (checkpoint.Stamp, error) {
 	late, err := d.enter("write", uid)
 	if err != nil {
 		return checkpoint.Stamp{}, err
@@ -585,7 +595,7 @@ func (d processDisk) Write(uid pod.UID, data []byte) (checkpoint.Stamp, error) {
 	if _, missing := d.Memory.Stat(uid); missing != nil {
 		d.p.w.set(func() { d.p.w.forget(uid) })
 	}
-	stamp, err := d.Memory.Write(uid, data)
+	stamp, err := to(uid, data)
 	if err == nil {
 		err = late
 	}

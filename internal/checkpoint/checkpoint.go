@@ -12,6 +12,7 @@
 package checkpoint
 
 import (
+	"encoding/json"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -90,6 +91,18 @@ func (c *Checkpoint) Instance(id string) *pod.Container {
 	return nil
 }
 
+// hasNewResult reports that c has an exit that was has not, of a container that need not run again: without it, the
+// container would. Where each exit is followed by a restart, nothing is lost with one.
+func (c *Checkpoint) hasNewResult(was *Checkpoint) bool {
+	if c.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways {
+		return false
+	}
+	return slices.ContainsFunc(c.Instances, func(i pod.Container) bool {
+		before := was.Instance(i.ID)
+		return i.State == pod.Exited && (before == nil || before.State != pod.Exited)
+	})
+}
+
 // DropSandbox removes the sandbox with the ID from the checkpoint's sandboxes. It becomes LastSandbox.
 func (c *Checkpoint) DropSandbox(id string) {
 	if s := c.Sandbox(id); s != nil {
@@ -131,4 +144,19 @@ func compareNames(a, b string) int {
 		return 1
 	}
 	return 0
+}
+
+// encode returns c in JSON. It inserts the manifest, which is most of it and encoded already.
+func encode(c *Checkpoint, manifest json.RawMessage) ([]byte, error) {
+	rest, err := json.Marshal(struct {
+		*Checkpoint
+		Pod *v1.Pod `json:"pod,omitempty"`
+	}{Checkpoint: c})
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, 0, len(rest)+len(manifest)+len(`,"pod":`))
+	data = append(data, rest[:len(rest)-1]...) // never empty: it contains the version
+	data = append(append(data, `,"pod":`...), manifest...)
+	return append(data, '}'), nil
 }

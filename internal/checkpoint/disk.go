@@ -37,6 +37,8 @@ type Disk interface {
 	// a crash of podrun. After a power failure it may be the old one. fs.ErrNotExist means that the
 	// revision's directory does not exist; Write does not create it again.
 	Write(uid pod.UID, data []byte) (Stamp, error)
+	// WriteDurable is Write for a content that survives a power failure once WriteDurable returns.
+	WriteDurable(uid pod.UID, data []byte) (Stamp, error)
 	// Remove removes the revision's directory, the checkpoint last, so that an interrupted removal
 	// can be resumed.
 	Remove(ctx context.Context, uid pod.UID) error
@@ -134,10 +136,30 @@ const (
 
 // Write implements Disk.
 func (d osDisk) Write(uid pod.UID, data []byte) (Stamp, error) {
+	return d.write(uid, data, sys.WriteFile)
+}
+
+// WriteDurable implements Disk.
+func (d osDisk) WriteDurable(uid pod.UID, data []byte) (Stamp, error) {
+	stamp, err := d.write(uid, data, sys.WriteDurable)
+	if err != nil {
+		return Stamp{}, err
+	}
+	all, err := os.Open(d.dirs.Pods()) // the revision's directory may be new
+	if err != nil {
+		return Stamp{}, err
+	}
+	if err := errors.Join(all.Sync(), all.Close()); err != nil {
+		return Stamp{}, err
+	}
+	return stamp, nil
+}
+
+func (d osDisk) write(uid pod.UID, data []byte, to func(string, []byte, os.FileMode) error) (Stamp, error) {
 	if err := d.moveAside(d.dirs.Revision(uid).Checkpoint()); err != nil {
 		return Stamp{}, err
 	}
-	if err := sys.WriteFile(d.dirs.Revision(uid).Checkpoint(), data, 0o600); err != nil {
+	if err := to(d.dirs.Revision(uid).Checkpoint(), data, 0o600); err != nil {
 		return Stamp{}, err
 	}
 	return d.Stat(uid)

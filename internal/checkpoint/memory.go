@@ -77,6 +77,17 @@ func (m *Memory) Create(uid pod.UID, data []byte) (Stamp, error) { return m.writ
 // Write implements Disk.
 func (m *Memory) Write(uid pod.UID, data []byte) (Stamp, error) { return m.write(uid, data, false) }
 
+// WriteDurable implements Disk.
+func (m *Memory) WriteDurable(uid pod.UID, data []byte) (Stamp, error) {
+	stamp, err := m.write(uid, data, false)
+	if err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.synced[uid] = m.files[uid]
+	}
+	return stamp, err
+}
+
 func (m *Memory) write(uid pod.UID, data []byte, fresh bool) (Stamp, error) {
 	if err := m.hook("write", uid); err != nil {
 		return Stamp{}, err

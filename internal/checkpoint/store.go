@@ -371,21 +371,6 @@ func decode(uid pod.UID, data []byte) (*Checkpoint, json.RawMessage, error) {
 	return c, parts.Pod, nil
 }
 
-// encode returns c in JSON. It inserts the manifest, which is most of it and encoded already.
-func encode(c *Checkpoint, manifest json.RawMessage) ([]byte, error) {
-	rest, err := json.Marshal(struct {
-		*Checkpoint
-		Pod *v1.Pod `json:"pod,omitempty"`
-	}{Checkpoint: c})
-	if err != nil {
-		return nil, err
-	}
-	data := make([]byte, 0, len(rest)+len(manifest)+len(`,"pod":`))
-	data = append(data, rest[:len(rest)-1]...) // never empty: it contains the version
-	data = append(append(data, `,"pod":`...), manifest...)
-	return append(data, '}'), nil
-}
-
 // Update changes the revision's checkpoint. change gets a copy to modify; if it changes nothing,
 // nothing is written. ErrNotFound means that there is no checkpoint.
 func (s *Store) Update(uid pod.UID, change func(*Checkpoint)) error {
@@ -403,7 +388,11 @@ func (s *Store) Update(uid pod.UID, change func(*Checkpoint)) error {
 	}
 	next := was.checkpoint.Clone()
 	change(next)
-	return s.write(next, was, s.disk.Write)
+	to := s.disk.Write
+	if next.hasNewResult(was.checkpoint) {
+		to = s.disk.WriteDurable
+	}
+	return s.write(next, was, to)
 }
 
 // Create creates the checkpoint of a new revision of the pod, or replaces the manifest and the

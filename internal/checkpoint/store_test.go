@@ -56,6 +56,14 @@ func (d *testDisk) Write(uid pod.UID, data []byte) (Stamp, error) {
 	return d.Disk.Write(uid, data)
 }
 
+// WriteDurable implements Disk.
+func (d *testDisk) WriteDurable(uid pod.UID, data []byte) (Stamp, error) {
+	if err := d.count(); err != nil {
+		return Stamp{}, err
+	}
+	return d.Disk.WriteDurable(uid, data)
+}
+
 // Read implements Disk.
 func (d *testDisk) Read(uid pod.UID) ([]byte, Stamp, error) {
 	d.mu.Lock()

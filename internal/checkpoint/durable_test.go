@@ -1,0 +1,43 @@
+package checkpoint
+
+import (
+	"log/slog"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// TestResultSurvivesPowerCut: the exit of a container that does not run again is there after a power cut, and so is what
+// was saved before it; what is saved after it need not be.
+func TestResultSurvivesPowerCut(t *testing.T) {
+	t.Parallel()
+	for policy, survives := range map[v1.RestartPolicy]bool{
+		v1.RestartPolicyNever: true, v1.RestartPolicyOnFailure: true, v1.RestartPolicyAlways: false,
+	} {
+		disk := NewMemory(nil)
+		s := NewStoreOn(disk, slog.New(slog.DiscardHandler))
+		p := manifest("job", "u1")
+		p.Spec.RestartPolicy = policy
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(policy, err)
+			}
+		}
+		must(s.Create(p, "serve"))
+		must(s.Update("u1", func(c *Checkpoint) {
+			c.Instances = append(c.Instances, pod.Container{Name: "a", ID: "i1", State: pod.Running})
+		}))
+		disk.Sync()
+		must(s.Update("u1", func(c *Checkpoint) { c.Instance("i1").State = pod.Exited }))
+		must(s.Update("u1", func(c *Checkpoint) { c.Evicted = "later" }))
+		disk.PowerCut(func(pod.UID) bool { return true })
+		c, err := NewStoreOn(disk, slog.New(slog.DiscardHandler)).Get("u1")
+		must(err)
+		if got := c.Instance("i1").State == pod.Exited; got != survives || c.Evicted != "" {
+			t.Errorf("%s: the exit survives: %t, evicted %q", policy, got, c.Evicted)
+		}
+	}
+}
