@@ -243,7 +243,7 @@ func TestFloodOfLog(t *testing.T) {
 	}
 	n := newNode(t)
 	address := freeAddress(t)
-	n.write("flood.yaml", manifest("flood", "Always", `trap 'exit 0' TERM; while :; do i=0; while [ $i -lt 200 ]; do echo "line $i of many, as long as lines are that programs write $i$i"; i=$((i+1)); done; sleep 0.01; done`)+
+	n.write("flood.yaml", manifest("flood", "Always", `trap 'exit 0' TERM; yes "as long as lines are that programs write, more than a connection takes" | head -n 200000; while :; do i=0; while [ $i -lt 200 ]; do echo "line $i of many, as long as lines are that programs write $i$i"; i=$((i+1)); done; sleep 0.01; done`)+
 		container("side", `trap 'exit 0' TERM; while :; do echo tock >&2; sleep 0.2; done`)+container("quiet", "exec sleep 1000"))
 	// With a heap that is collected often, the memory that podrun has is what it needs.
 	n.serveWith([]string{"GOGC=50"}, "--listen="+address)
@@ -275,6 +275,7 @@ func TestFloodOfLog(t *testing.T) {
 		c, err := net.Dial("tcp", address)
 		must(t, err)
 		defer c.Close()
+		must(t, c.(*net.TCPConn).SetReadBuffer(4<<10))
 		_, err = fmt.Fprintf(c, "GET /pod/default/flood-n/log?follow=true HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		must(t, err)
 	}
