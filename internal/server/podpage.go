@@ -44,10 +44,8 @@ type containerRow struct {
 	CPULine, MemoryLine                                   sparkline.Line
 	Restarts                                              int32
 	Ready, Well                                           bool
-	// Run is the containerID of the newest instance; "" if there has been none.
-	Run    string
-	Probes []string
-	Ports  []detail.Port
+	Probes                                                []string
+	Ports                                                 []detail.Port
 }
 
 type conditionRow struct{ Type, Status, Reason string }
@@ -149,7 +147,7 @@ func containerOf(r summary.Role) containerRow {
 	if s == nil {
 		return c
 	}
-	c.Restarts, c.Ready, c.Run = s.RestartCount, s.Ready, s.ContainerID
+	c.Restarts, c.Ready = s.RestartCount, s.Ready
 	c.State, c.Detail = stateOf(s.State)
 	if t := s.LastTerminationState.Terminated; t != nil {
 		_, c.Before = stateOf(s.LastTerminationState)

@@ -55,6 +55,7 @@ type Kind string
 
 // The kinds of marks.
 const (
+	Exit     Kind = "exit" // a run of a container has ended
 	Restart  Kind = "restart"
 	OOM      Kind = "oom" // a container has used more memory than it may, and was killed
 	Edit     Kind = "edit"
@@ -93,7 +94,7 @@ type kept struct {
 	config     string
 	rolledBack string
 	restarts   map[string]int32
-	killed     map[string]string // the instance of a container whose OOM is marked
+	ended      map[string]string // the instance of a container whose end was marked last
 }
 
 // New returns a Recorder without pods.
@@ -107,7 +108,7 @@ func (r *Recorder) Observe(p *v1.Pod, now time.Time) {
 	k := r.pods[key]
 	first := k == nil
 	if first {
-		k = &kept{restarts: map[string]int32{}, killed: map[string]string{}}
+		k = &kept{restarts: map[string]int32{}, ended: map[string]string{}}
 		r.pods[key] = k
 	}
 	k.edited(p, first, now)
@@ -173,26 +174,26 @@ func (k *kept) edited(p *v1.Pod, first bool, now time.Time) {
 	k.uid, k.config, k.rolledBack = p.UID, config, back
 }
 
-// mark marks a container's restarts, and that it was killed for its memory.
+// mark marks how a container's runs have ended, and its restarts. What is known at first are not all of them.
 func (k *kept) mark(s *v1.ContainerStatus, first bool, now time.Time) {
-	last := s.LastTerminationState.Terminated
-	if s.RestartCount > k.restarts[s.Name] {
-		m := Mark{now, Restart, fmt.Sprintf("%s has started again, restart %d", s.Name, s.RestartCount)}
-		if last != nil {
-			if k.killed[s.Name] != last.ContainerID { // else its OOM is marked
-				m.Kind, k.killed[s.Name] = kindOf(last), last.ContainerID
-			}
-			m.At = cmp.Or(last.FinishedAt.Time, now)
-			m.Text += ": " + textOf(last)
-		}
-		if !first || last != nil {
-			k.add(m)
-		}
-	}
+	ended := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
+	again := s.RestartCount > k.restarts[s.Name]
 	k.restarts[s.Name] = s.RestartCount
-	if t := s.State.Terminated; t != nil && kindOf(t) == OOM && k.killed[s.Name] != t.ContainerID {
-		k.killed[s.Name] = t.ContainerID
-		k.add(Mark{cmp.Or(t.FinishedAt.Time, now), OOM, s.Name + ": " + textOf(t)})
+	text := fmt.Sprintf("started again, restart %d", s.RestartCount)
+	if ended != nil && ended.ContainerID != k.ended[s.Name] {
+		k.ended[s.Name] = ended.ContainerID
+		m := Mark{cmp.Or(ended.FinishedAt.Time, now), Exit, s.Name + ": " + textOf(ended)}
+		if again && s.State.Running != nil {
+			m.Kind, m.Text = Restart, m.Text+"; "+text
+		}
+		if ended.Reason == "OOMKilled" {
+			m.Kind = OOM
+		}
+		k.add(m)
+		return
+	}
+	if again && !first && s.State.Running != nil {
+		k.add(Mark{cmp.Or(s.State.Running.StartedAt.Time, now), Restart, s.Name + " has " + text})
 	}
 }
 
@@ -280,13 +281,6 @@ func (c *Container) earlier(s *v1.ContainerStatus) {
 			c.add(Bar{State: Running, Begin: t.StartedAt.Time, End: t.FinishedAt.Time})
 		}
 	}
-}
-
-func kindOf(t *v1.ContainerStateTerminated) Kind {
-	if t.Reason == "OOMKilled" {
-		return OOM
-	}
-	return Restart
 }
 
 func textOf(t *v1.ContainerStateTerminated) string {

@@ -94,11 +94,11 @@ func TestObserve(t *testing.T) {
 				{20, of("1", after(running(19, true), 2, terminated(2, "Error", 5, 7)))},
 			},
 			"running 1-4\nrunning 5-7\nwaiting 7-19 CrashLoopBackOff\nrunning 19-\n" +
-				"restart@4: c has started again, restart 1: Error, exit code 2\nrestart@7: c has started again, restart 2: Error, exit code 2",
+				"restart@4: c: Error, exit code 2; started again, restart 1\nexit@7: c: Error, exit code 2\nrestart@19: c has started again, restart 2",
 		},
 		"other reasons of waiting": {
 			[]step{{1, of("1", after(waiting("CrashLoopBackOff"), 0, terminated(1, "", 0, 1)))}, {5, of("1", after(waiting("ErrImagePull"), 0, terminated(1, "", 0, 1)))}},
-			"running 0-1\nwaiting 1-5 CrashLoopBackOff\nwaiting 5- ErrImagePull",
+			"running 0-1\nwaiting 1-5 CrashLoopBackOff\nwaiting 5- ErrImagePull\nexit@1: c: exit code 1",
 		},
 		"too much memory, and again": {
 			[]step{
@@ -106,19 +106,19 @@ func TestObserve(t *testing.T) {
 				{7, of("1", after(running(6, true), 1, terminated(137, "OOMKilled", 1, 4)))},
 			},
 			"running 1-4\nfailed 4-6 OOMKilled, exit code 137\nrunning 6-\n" +
-				"oom@4: c: OOMKilled, exit code 137\nrestart@4: c has started again, restart 1: OOMKilled, exit code 137",
+				"oom@4: c: OOMKilled, exit code 137\nrestart@6: c has started again, restart 1",
 		},
 		"a job that ends": {
 			[]step{{1, of("1", running(1, true))}, {5, of("1", over(terminated(0, "Completed", 1, 4)))}, {7, of("1", over(terminated(0, "Completed", 1, 4)))}},
-			"running 1-4\nended 4- Completed, exit code 0",
+			"running 1-4\nended 4- Completed, exit code 0\nexit@4: c: Completed, exit code 0",
 		},
 		"podrun starts again": {
 			[]step{{30, of("1", after(running(9, true), 3, terminated(1, "Error", 2, 8)))}},
-			"running 2-8\nrunning 9-\nrestart@8: c has started again, restart 3: Error, exit code 1",
+			"running 2-8\nrunning 9-\nrestart@8: c: Error, exit code 1; started again, restart 3",
 		},
 		"podrun starts after the end": {
 			[]step{{30, of("1", over(terminated(1, "Error", 2, 8)))}},
-			"running 2-8\nfailed 8- Error, exit code 1",
+			"running 2-8\nfailed 8- Error, exit code 1\nexit@8: c: Error, exit code 1",
 		},
 		"edits": {
 			[]step{{5, of("1", running(5, true))}, {6, config}, {9, of("2", running(8, true))}},
