@@ -185,11 +185,11 @@ func (s *sight) goesOn(t *testing.T) {
 
 	// By keyboard: into a pod, and back to where one was.
 	var order []string
-	for range 10 {
+	for range 11 {
 		b.press("Tab")
 		order = append(order, b.text("document.activeElement.id || document.activeElement.name || document.activeElement.getAttribute('aria-label')"))
 	}
-	if got := strings.Join(order, ", "); got != "search, state, namespace, label, sort, Pods, default/sick-n, Log of c in sick-n, default/web-n, Log of c in web-n" {
+	if got := strings.Join(order, ", "); got != "unwell, search, state, namespace, label, sort, Pods, default/sick-n, Log of c in sick-n, default/web-n, Log of c in web-n" {
 		t.Errorf("focus went to %s", got)
 	}
 	b.open(address + "#default/web-n")

@@ -3,6 +3,7 @@ package containerlog
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -69,5 +70,40 @@ func TestLogWithoutRotationIsWhole(t *testing.T) {
 	must(t, catchUp(context.Background(), r.dirs, r.inst))
 	if got, _ := r.read(cri.ReadOptions{}); got != text {
 		t.Errorf("%d bytes, want %d", len(got), len(text))
+	}
+}
+
+// endless is a disk on which a container writes more whenever something of it was converted.
+type endless struct {
+	realDisk
+	more func()
+}
+
+func (d endless) WriteAt(f *os.File, b []byte, off int64) (int, error) {
+	d.more()
+	return d.realDisk.WriteAt(f, b, off)
+}
+
+// TestFloodIsCaughtUpWith: who reads the log of a container that writes without end gets what was there when it asked.
+func TestFloodIsCaughtUpWith(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	text := strings.Repeat("0123456789abcde\n", 1<<16)
+	r.append(cri.Stdout, text)
+	c, err := openConverter(r.dirs, r.inst, Rotation{})
+	must(t, err)
+	defer c.close()
+	wrote := 1
+	c.disk = endless{more: func() {
+		if wrote++; wrote > 100 { // a test that fails must end
+			t.Error("it reads without end")
+			return
+		}
+		r.append(cri.Stdout, text)
+	}}
+	must(t, catchUpWith(t.Context(), c))
+	got, _ := r.read(cri.ReadOptions{})
+	if len(got) < len(text) || wrote > 100 {
+		t.Errorf("%d bytes of %d are read, of %d pieces", len(got), len(text), wrote)
 	}
 }

@@ -97,15 +97,22 @@ func (c *converter) open() error {
 // at first, so no checkpoint file is created until there is output: that saves work while other
 // containers start.
 func (c *converter) rawSize() int64 {
-	size := int64(-1)
+	sizes := c.rawSizes()
+	return max(sizes[cri.Stdout], sizes[cri.Stderr])
+}
+
+// rawSizes returns the sizes of the raw files; -1 of one that is not there.
+func (c *converter) rawSizes() (sizes [2]int64) {
 	for _, s := range streams {
-		if info, err := os.Lstat(c.rawPath(s)); err == nil {
-			size = max(size, info.Size())
-		} else if !errors.Is(err, os.ErrNotExist) {
-			size = max(size, 0)
+		info, err := os.Lstat(c.rawPath(s))
+		switch {
+		case err == nil:
+			sizes[s] = info.Size()
+		case errors.Is(err, os.ErrNotExist):
+			sizes[s] = -1
 		}
 	}
-	return size
+	return sizes
 }
 
 func (c *converter) close() {

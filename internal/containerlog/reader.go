@@ -67,9 +67,9 @@ func (r Reader) awaitEnd(ctx context.Context, inst pod.Instance, stop chan<- str
 	}
 }
 
-// catchUp converts once the output of an instance that is not converted yet. A last line without a
-// newline is left for later unless the instance has ended. It does not rotate: only the process
-// that keeps the log does.
+// catchUp converts once the output of an instance that is not converted yet. What it writes meanwhile is left for
+// later: it may write without end, and faster. So is a last line without a newline unless the instance has ended. It
+// does not rotate: only the process that keeps the log does.
 func catchUp(ctx context.Context, dirs layout.Dirs, inst pod.Instance) error {
 	c, err := openConverter(dirs, inst, Rotation{})
 	if errors.Is(err, errRemoved) {
@@ -79,8 +79,17 @@ func catchUp(ctx context.Context, dirs layout.Dirs, inst pod.Instance) error {
 		return fmt.Errorf("catching up log: %w", err)
 	}
 	defer c.close()
+	return catchUpWith(ctx, c)
+}
+
+// catchUpWith is catchUp once the converter is open.
+func catchUpWith(ctx context.Context, c *converter) error {
+	sizes := c.rawSizes()
+	enough := func() bool {
+		return c.state.raw[cri.Stdout] >= sizes[cri.Stdout] && c.state.raw[cri.Stderr] >= sizes[cri.Stderr]
+	}
 	// Checked before reading: the file cannot grow any more if it has no writer now.
-	if err := drain(ctx, c, ended(c.rawDir)); err != nil && !errors.Is(err, errRemoved) {
+	if err := drainUntil(ctx, c, ended(c.rawDir), enough); err != nil && !errors.Is(err, errRemoved) {
 		return fmt.Errorf("catching up log: %w", err)
 	}
 	return nil

@@ -207,6 +207,11 @@ func (t *Tailer) Run(ctx context.Context) error {
 
 // drain converts all output there is.
 func drain(ctx context.Context, c *converter, last bool) error {
+	return drainUntil(ctx, c, last, func() bool { return false })
+}
+
+// drainUntil is drain that ends early once enough says so.
+func drainUntil(ctx context.Context, c *converter, last bool, enough func() bool) error {
 	b := newBuffers()
 	for {
 		more := false
@@ -214,7 +219,7 @@ func drain(ctx context.Context, c *converter, last bool) error {
 			more, err = c.batch(b, last)
 			return err
 		})
-		if err != nil || !more {
+		if err != nil || !more || enough() {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"podrun.io/podrun/internal/server/rows"
 	"podrun.io/podrun/internal/server/sparkline"
 	"podrun.io/podrun/internal/status/summary"
+	"podrun.io/podrun/internal/workload"
 )
 
 // nodeData is the machine as the page shows it.
@@ -192,12 +193,22 @@ func verdictOf(d listData, pods []v1.Pod, checks []Check) verdict {
 	for i := range pods {
 		switch summary.Of(&pods[i]).Level() {
 		case summary.Ill:
-			ill++
+			// A failed attempt of a Job is its Job's affair.
+			if of, is := workload.Of(&pods[i]); !is || of.Kind != workload.Job || pods[i].Status.Phase != v1.PodFailed {
+				ill++
+			}
 		case summary.Waiting:
 			waiting++
 		}
 	}
 	count(ill, "pod")
+	failed := 0
+	for _, w := range d.Workloads {
+		if w.Kind == string(workload.Job) && !w.Well {
+			failed++
+		}
+	}
+	count(failed, "Job")
 	count(len(d.Problems), "manifest")
 	plugins := 0
 	for _, p := range d.Plugins {

@@ -26,6 +26,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status/overview"
 	"podrun.io/podrun/internal/workload"
 	"podrun.io/podrun/internal/workload/jobs"
 )
@@ -99,7 +100,7 @@ func TestPageOfTheNode(t *testing.T) {
 		meter("CPU", 2000, 120) + "120m of 2000m; requests 100m; limits 1000m</dd>", meter("Memory", 4<<30, 1<<30) + "1024Mi of 4096Mi; limits 1152Mi</dd>",
 		meter("PIDs", 1000, 200) + "200 of 1000</dd>", meter("imagefs", 100<<20, 50<<20) + "50 % of 100Mi free</dd>",
 		meter("nodefs", 100<<20, 95<<20) + "5 % of 100Mi free, <strong class=\"pressed\">too little: disk pressure</strong></dd>",
-		`<p class="ill"><span class="state">Not well: 3 pods, 1 manifest, 2 plugins, relist: &lt;b&gt;\x1b[1m, disk: full</span></p>`,
+		`<p class="ill"><span class="state"><a id="unwell" href="?state=unwell">Not well: 3 pods, 1 Job, 1 manifest, 2 plugins, relist: &lt;b&gt;\x1b[1m, disk: full</a></span></p>`,
 		"<h2>Manifests that cannot be used</h2>", "<li>/etc/pods/&lt;b&gt;.yaml:6: unknown field</li>",
 		`<td class="number wide">120m of 500m</td><td class="number wide">30Mi of 64Mi</td>`, `<td class="number wide">120m</td><td class="number wide">30Mi</td>`,
 		`<td class="number wide">120m</td><td class="number wide">30Mi of 1Gi</td>`,
@@ -142,6 +143,8 @@ func TestPageOfTheNode(t *testing.T) {
 // TestVerdict: one line says whether the machine is well.
 func TestVerdict(t *testing.T) {
 	pods := listed().pods // one is ill, one waits, one runs and one has ended
+	attempt := pods[0]    // of a Job
+	attempt.Status.Phase, attempt.Annotations = v1.PodFailed, map[string]string{workload.Annotation: "Job/a"}
 	failed := []Check{{"sources", nil}, {"rollback", errors.New("web")}}
 	for _, c := range []struct {
 		pods   []v1.Pod
@@ -153,6 +156,8 @@ func TestVerdict(t *testing.T) {
 		{pods[1:3], listData{Plugins: []pluginData{{Well: true}}}, failed[:1], verdict{true, "All is well."}},
 		{pods[1:], listData{}, nil, verdict{true, "Well; not ready yet: 1 of 3 pods."}},
 		{pods, listData{}, failed, verdict{false, "Not well: 1 pod, rollback: web"}},
+		{[]v1.Pod{attempt}, listData{Workloads: []overview.Workload{{Kind: "Job", Well: true}}}, nil, verdict{true, "All is well."}},
+		{[]v1.Pod{attempt}, listData{Workloads: []overview.Workload{{Kind: "Job"}}}, nil, verdict{false, "Not well: 1 Job"}},
 		{nil, listData{Problems: []string{"a", "b"}, Plugins: []pluginData{{}}}, nil, verdict{false, "Not well: 2 manifests, 1 plugin"}},
 	} {
 		if got := verdictOf(c.data, c.pods, c.checks); got != c.want {
@@ -183,7 +188,7 @@ func TestPages(t *testing.T) {
 		},
 		"/pod/default/web-n": {
 			`<a id="up" href="../../#default/web-n">`, `<dd class="state">CrashLoopBackOff</dd>`, "line 1: " + escaped, `<a href="?container=first#log">first</a> (init)`,
-			`<a href="?container=c#log" aria-current="true">c</a>`, "<td>Warning</td><td>BackOff</td><td class=\"number\">4</td><td class=\"text\">" + escaped,
+			`<a href="?container=c#log" aria-current="true">c</a>`, "<td class=\"wide\">Warning</td><td>BackOff</td><td class=\"number wide\">4</td><td class=\"text\">" + escaped,
 			"secretKeyRef:\n        key: k\n", `value: &#34;&lt;script&gt;alert(1)&lt;/script&gt;`, ">line red\n&lt;script&gt;alert(1)&lt;/script&gt;\n</pre>", `<h2 id="of">Log of c</h2>`,
 			`<option value="*">all containers</option><option id="of-c" selected>c</option><option id="of-first">first</option>`,
 			`href="../../containerLogs/default/web-n/c?container=c"`, `data-live="../../pod/default/web-n/live?container=c"`,
@@ -375,7 +380,7 @@ func TestMoreOfAPod(t *testing.T) {
 	w := httptest.NewRecorder()
 	NewHandler(o).ServeHTTP(w, httptest.NewRequest("GET", "http://node:10255/pod/default/web-n", nil))
 	for _, want := range []string{
-		`<h2>The last 10 minutes</h2>`, `aria-label="c: waiting `, `<rect class="mark edit"`, `<strong>edit</strong>: The manifest was edited.</li>`,
+		`<h2>The last 10 minutes</h2>`, `aria-label="c: waiting `, `<rect class="mark edit"`, `<strong>edit</strong>: spec.containers[0].image: &#34;&lt;new&gt;&#34; instead of none</li>`,
 		`Port <a href="http://node:80/" rel="noreferrer">80</a>`, "Readiness: failed since 2026-01-02 03:04:05Z",
 		`role="region" aria-label="Manifest">`, "image: &lt;new&gt;", "this does not run yet", `<td class="text">&#34;&lt;new&gt;&#34;</td>`,
 	} {

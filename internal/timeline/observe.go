@@ -14,9 +14,10 @@ import (
 // container is what was observed of a container.
 type container struct {
 	waits   *Span  // it waits, or has not been ready yet
-	ended   string // the ID of the last instance whose run was recorded
-	settled string // the ID of the last instance that was ready or has ended
+	settled string // the ID of the last instance that was ready, or has no probes
 	pull    *Open  // the last pull of its image; nil if there was none
+	// ran are the IDs of the instances whose runs were recorded, as long as they are there.
+	ran map[string]bool
 }
 
 // Observe records what a pod's new status tells: runs that have ended, probes and waiting. seen are the instances that
@@ -33,8 +34,7 @@ func (r *Recorder) Observe(p *v1.Pod, seen []pod.Container, now time.Time) {
 	r.open(key, "", whole, all, now)
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		c := r.container(key, s.Name)
-		r.ran(key, c, instance(seen, s.LastTerminationState.Terminated))
-		r.ran(key, c, instance(seen, s.State.Terminated))
+		c.recordRuns(r, key, s.Name, seen)
 		want, is := r.goesOn(p, c, &s, startOf(seen, s.ContainerID, now), now)
 		is = is && (!all || want.Kind != Waiting) // its containers wait for no more than the pod
 		r.open(key, s.Name, want, is, now)
@@ -83,19 +83,6 @@ func (r *Recorder) Gone(key pod.Key, now time.Time) {
 	delete(r.pods, key)
 }
 
-// instance returns the instance of which t is the end, or nil.
-func instance(seen []pod.Container, t *v1.ContainerStateTerminated) *pod.Container {
-	if t == nil {
-		return nil
-	}
-	for i := range seen {
-		if seen[i].ID == pod.IDOf(t.ContainerID) {
-			return &seen[i]
-		}
-	}
-	return nil
-}
-
 // startOf returns when the instance with an ID began to run; now if that is not known.
 func startOf(seen []pod.Container, id string, now time.Time) time.Time {
 	for _, c := range seen {
@@ -106,19 +93,28 @@ func startOf(seen []pod.Container, id string, now time.Time) time.Time {
 	return now
 }
 
-// ran records the run of an instance that has ended, once. One that began before the recorder did is left out: what
-// came before it is not known either.
-func (r *Recorder) ran(key pod.Key, c *container, of *pod.Container) {
-	if of == nil || of.ID == c.ended || of.FinishedAt.IsZero() || of.StartedAt.Before(r.began) {
-		return
+// recordRuns records the runs of a container's instances that have ended, each once. One that began before the recorder
+// did is left out: what came before it is not known either. The caller holds r.mu.
+func (c *container) recordRuns(r *Recorder, key pod.Key, name string, seen []pod.Container) {
+	ran := map[string]bool{}
+	for _, of := range seen {
+		if of.Name != name || of.FinishedAt.IsZero() || of.StartedAt.IsZero() || of.StartedAt.Before(r.began) {
+			continue
+		}
+		if ran[of.ID] = true; c.ran[of.ID] {
+			continue
+		}
+		s := Span{Container: name, Kind: Run, Begin: of.StartedAt}
+		if of.ExitCode != 0 {
+			s.Error = fmt.Sprintf("exit code %d", of.ExitCode)
+			if of.Reason != "" && of.Reason != "Error" {
+				s.Error = of.Reason + ", " + s.Error
+			}
+		}
+		s.end(of.FinishedAt)
+		r.add(key, s)
 	}
-	c.ended, c.settled = of.ID, of.ID
-	s := Span{Container: of.Name, Kind: Run, Begin: of.StartedAt}
-	if of.ExitCode != 0 {
-		s.Error = fmt.Sprintf("exit code %d", of.ExitCode)
-	}
-	s.end(of.FinishedAt)
-	r.add(key, s)
+	c.ran = ran
 }
 
 // goesOn returns the span that goes on for a container with the status s, if there is one. started is when its instance

@@ -86,8 +86,15 @@ func (r *Recorder) Begin(key pod.Key, name string, kind Kind, detail string) *Op
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o := &Open{r: r, now: r.add(key, Span{Container: name, Kind: kind, Detail: detail, Begin: time.Now()})}
-	if kind == Pull {
-		r.container(key, name).pull = o
+	c := r.container(key, name)
+	switch kind {
+	case Pull:
+		c.pull = o
+	case Start: // what it waited for is over, although its status says so only later
+		if c.waits != nil && (c.waits.Kind == Waiting || c.waits.Kind == Backoff) {
+			c.waits.end(o.now.Begin)
+			c.waits = nil
+		}
 	}
 	return o
 }

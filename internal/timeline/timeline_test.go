@@ -267,7 +267,19 @@ func TestObserve(t *testing.T) {
 		seen[0].FinishedAt, seen[0].ExitCode = time.Now(), 3
 		ended := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ContainerID: "containerd://1"}}
 		show(v1.ContainerStatus{State: waits("CrashLoopBackOff", "back-off 10s"), LastTerminationState: ended})
+		end := r.Begin(pod.KeyOf(p), "c", Start, "").End // what was waited for is over
 		time.Sleep(time.Second)
+		// Two more instances have run before a status came, of which the last one was killed.
+		for i, id := range []string{"2", "3"} {
+			seen = append(seen, pod.Container{ID: id, Name: "c", StartedAt: time.Now()})
+			seen[i+1].ExitCode, seen[i+1].Reason = 9*i, []string{"", "OOMKilled"}[i]
+			time.Sleep(time.Second)
+			seen[i+1].FinishedAt = time.Now()
+		}
+		end(nil)
+		show(v1.ContainerStatus{State: ended})
+		seen = seen[2:] // the others are removed
+		show(v1.ContainerStatus{State: ended})
 		r.Gone(pod.KeyOf(p), time.Now())
 		var got []string
 		for _, s := range r.Spans(func(Span) bool { return true }) {
@@ -275,7 +287,7 @@ func TestObserve(t *testing.T) {
 		}
 		want := []string{
 			"waiting 1s ContainerCreating", `waiting 1s CreateContainerConfigError: secret "login" not found`, "probe 2s ",
-			"run 3s exit code 3", "backoff 1s CrashLoopBackOff",
+			"run 3s exit code 3", "backoff 0s CrashLoopBackOff", "start 3s ", "run 1s ", "run 1s OOMKilled, exit code 9",
 		}
 		slices.Sort(got)
 		slices.Sort(want)

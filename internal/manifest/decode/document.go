@@ -260,7 +260,7 @@ func expanded(n *yamlv3.Node, known map[*yamlv3.Node]int) int {
 func yamlErrors(p piece, err error) []Error {
 	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	text = strings.TrimPrefix(text, "yaml: ")
-	text = strings.TrimPrefix(text, "unmarshal errors:\n")
+	text = withoutValues(strings.TrimPrefix(text, "unmarshal errors:\n"))
 	root := sync.OnceValue(func() *yamlv3.Node {
 		var root yamlv3.Node
 		_ = yamlv3.Unmarshal(p.text, &root) // if it fails, the errors have no path
@@ -272,6 +272,18 @@ func yamlErrors(p piece, err error) []Error {
 		errs = append(errs, yamlError(p, strings.TrimSpace(one), root))
 	}
 	return errs
+}
+
+// The parts of the YAML decoder's errors that are values of the document, which may be those of a Secret.
+var (
+	anchorInError = regexp.MustCompile(`(?s)(unknown anchor|anchor) '.*' (referenced|value contains itself)`)
+	valueInError  = regexp.MustCompile("(?s)(cannot (?:decode|unmarshal) !!\\w+) `.*?` (as|into) ")
+)
+
+// withoutValues returns an error's text without values.
+func withoutValues(text string) string {
+	text = anchorInError.ReplaceAllString(text, "$1 $2 (a value that begins with * or & must be quoted)")
+	return valueInError.ReplaceAllString(text, "$1 $2 ")
 }
 
 // numberedLine matches an error of the YAML decoder that names a line.

@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/edits"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -91,6 +92,7 @@ type Recorder struct {
 type kept struct {
 	Pod
 	uid        pod.UID
+	spec       *v1.PodSpec
 	config     string
 	rolledBack string
 	restarts   map[string]int32
@@ -166,12 +168,25 @@ func (k *kept) edited(p *v1.Pod, first bool, now time.Time) {
 	case back != "" && back != k.rolledBack:
 		k.add(Mark{now, RollBack, back})
 	case p.UID != k.uid || config != k.config:
-		k.add(Mark{now, Edit, "The manifest was edited."})
+		k.add(Mark{now, Edit, k.edits(p)})
 	}
 	if p.UID != k.uid {
 		clear(k.restarts)
 	}
-	k.uid, k.config, k.rolledBack = p.UID, config, back
+	k.uid, k.config, k.rolledBack, k.spec = p.UID, config, back, &p.Spec
+}
+
+// edits says what an edit has changed of a pod's specification.
+func (k *kept) edits(p *v1.Pod) string {
+	all := edits.Of(k.spec, &p.Spec)
+	if len(all) == 0 {
+		return "The manifest was edited, or what it refers to."
+	}
+	text := fmt.Sprintf("spec.%s: %s instead of %s", all[0].Field, cmp.Or(all[0].New, "none"), cmp.Or(all[0].Old, "none"))
+	if more := len(all) - 1; more > 0 {
+		text = fmt.Sprintf("%s, and %d more", cut(text), more)
+	}
+	return text
 }
 
 // mark marks how a container's runs have ended, and its restarts. What is known at first are not all of them.

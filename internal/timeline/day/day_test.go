@@ -71,6 +71,8 @@ func TestObserve(t *testing.T) {
 	rolledBack.Annotations[manifest.AnnotationRolledBack] = "not healthy"
 	config := of("1", running(5, true))
 	config.Annotations[manifest.AnnotationConfig] = "other"
+	edited := of("2", running(8, true))
+	edited.Spec.NodeName, edited.Spec.HostNetwork = "n", true
 	type step struct {
 		at int
 		p  *v1.Pod
@@ -121,8 +123,8 @@ func TestObserve(t *testing.T) {
 			"running 2-8\nfailed 8- Error, exit code 1\nexit@8: c: Error, exit code 1",
 		},
 		"edits": {
-			[]step{{5, of("1", running(5, true))}, {6, config}, {9, of("2", running(8, true))}},
-			"running 5-8\nrunning 8-\nedit@6: The manifest was edited.\nedit@9: The manifest was edited.",
+			[]step{{5, of("1", running(5, true))}, {6, config}, {9, edited}},
+			"running 5-8\nrunning 8-\nedit@6: The manifest was edited, or what it refers to.\nedit@9: spec.hostNetwork: true instead of none, and 1 more",
 		},
 		"a roll-back": {
 			[]step{{1, of("1", running(1, true))}, {6, rolledBack}, {7, rolledBack}},
