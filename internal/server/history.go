@@ -61,9 +61,9 @@ func usedBefore(w http.ResponseWriter, r *http.Request, o Options) {
 	is := func(of history.Of) bool {
 		return (namespace == "" || of.Namespace == namespace) && (name == "" || of.Pod == name)
 	}
-	all, end := o.History.Samples(is)
+	all, pods, end := o.History.Hour(is)
 	out := historyList{Interval: history.Every.Seconds(), Items: []historySeries{}, Pods: []podSeries{}}
-	for _, s := range o.History.Pods(is) {
+	for _, s := range pods {
 		out.Pods = append(out.Pods, podSeries{
 			s.Namespace, s.Pod, s.UID, nullable(s.Throttled), nullable(s.Received), nullable(s.Sent), nullable(s.Disk),
 		})

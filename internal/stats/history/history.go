@@ -134,9 +134,22 @@ func (h *History) put(of Of, n int64, cpu *kubelet.CPUStats, memory *kubelet.Mem
 // Samples returns the series of the last hour of all for which is says so, sorted, and when the newest sample was
 // taken. Who calls it looks: samples are taken from then on.
 func (h *History) Samples(is func(Of) bool) (all []Series, newest time.Time) {
-	newest = h.Watch()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	newest = h.watch()
+	return h.samples(is), newest
+}
+
+// Hour returns what Samples and Pods do, of one moment.
+func (h *History) Hour(is func(Of) bool) (all []Series, pods []PodSeries, newest time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	newest = h.watch()
+	return h.samples(is), h.podsOf(is), newest
+}
+
+// samples returns the series for which is says so. The caller holds mu.
+func (h *History) samples(is func(Of) bool) (all []Series) {
 	for of, r := range h.series {
 		if is(of) {
 			all = append(all, r.series(of, h.newest))
@@ -146,13 +159,18 @@ func (h *History) Samples(is func(Of) bool) (all []Series, newest time.Time) {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod),
 			strings.Compare(a.UID, b.UID), strings.Compare(a.Container, b.Container))
 	})
-	return all, newest
+	return all
 }
 
 // Watch makes samples be taken for some minutes. It returns when the newest one was taken; zero: there is none.
 func (h *History) Watch() (newest time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.watch()
+}
+
+// watch is Watch for a caller that holds mu.
+func (h *History) watch() (newest time.Time) {
 	h.looked = time.Now()
 	select {
 	case h.watched <- struct{}{}:

@@ -81,9 +81,14 @@ func (m *minutes) put(n int64, now stats.Total, at time.Time) {
 
 // Pods returns the series of the last hour of all pods for which is says so, sorted. Who calls it looks.
 func (h *History) Pods(is func(Of) bool) (all []PodSeries) {
-	h.Watch()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.watch()
+	return h.podsOf(is)
+}
+
+// podsOf returns the pods' series for which is says so. The caller holds mu.
+func (h *History) podsOf(is func(Of) bool) (all []PodSeries) {
 	newest := h.newest / perMinute
 	for of, m := range h.pods {
 		if is(of) {
