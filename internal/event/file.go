@@ -50,9 +50,7 @@ func (r *Reader) Read() ([]Record, error) {
 		r.read.ModTime().Equal(now.ModTime()) {
 		return r.last, nil
 	}
-	if r.read = now; err != nil {
-		r.read = nil
-	}
+	r.read = now // nil if there is no file
 	if r.last, err = Read(r.dirs); err != nil {
 		r.read = nil
 	}

@@ -2,9 +2,7 @@ package server
 
 import (
 	"fmt"
-	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -43,14 +41,10 @@ func (p page) chartOf(of *v1.Pod, now time.Time) chart.Chart {
 
 // hostOf returns the host by which a page was asked for; "" for the socket, whose clients name any.
 func hostOf(r *http.Request) string {
-	if local, is := r.Context().Value(http.LocalAddrContextKey).(net.Addr); is && local.Network() == "unix" {
+	if overSocket(r) {
 		return ""
 	}
-	host, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		host = strings.Trim(r.Host, "[]")
-	}
-	return host
+	return hostName(r)
 }
 
 // lineRow is what a pod uses in its last minute, and its line of the last hour.

@@ -174,10 +174,7 @@ func (s *Server) Run(ctx context.Context, h http.Handler) error {
 // user on this machine (DNS rebinding).
 func onlyLocalHost(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = strings.Trim(r.Host, "[]")
-		}
+		host := hostName(r)
 		if !local(host) {
 			w.Header().Set("Connection", "close")
 			http.Error(w, "this is not "+strconv.Quote(host)+"; ask for localhost", http.StatusMisdirectedRequest)
@@ -185,4 +182,13 @@ func onlyLocalHost(h http.Handler) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// hostName returns the host that a request names, without a port.
+func hostName(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		return strings.Trim(r.Host, "[]")
+	}
+	return host
 }

@@ -24,7 +24,7 @@ type streamSlots chan struct{}
 // begin takes a slot and reports whether there was a free one; if not, it has refused the request.
 // end releases the slot. The Unix socket, which only root can use, has no limit.
 func (s streamSlots) begin(w http.ResponseWriter, r *http.Request) (end func(), ok bool) {
-	if local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr); known && local.Network() == "unix" {
+	if overSocket(r) {
 		return func() {}, true
 	}
 	select {
@@ -36,6 +36,12 @@ func (s streamSlots) begin(w http.ResponseWriter, r *http.Request) (end func(), 
 		http.Error(w, "too many streaming responses at a time", http.StatusServiceUnavailable)
 		return nil, false
 	}
+}
+
+// overSocket reports that a request came over the Unix socket.
+func overSocket(r *http.Request) bool {
+	local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return known && local.Network() == "unix"
 }
 
 // withStreamTime returns the request's context, which also ends after streamTime.
