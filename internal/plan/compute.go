@@ -85,7 +85,9 @@ func run(plan *Plan, r revision) {
 			return
 		}
 		plan.Completed = true
-		reap(plan, r.mine)
+		if reap(plan, r.mine); len(plan.Actions) > 0 {
+			return // the result is reported once it is recorded, and does not wait for the sandbox
+		}
 		for _, s := range r.mine.Sandboxes {
 			plan.add(RemoveSandbox{ID: s.ID, Why: "pod completed", Completed: true})
 		}

@@ -249,6 +249,38 @@ func (h *house) complete(job *v1.Pod) v1.PodStatus {
 	return p.Status
 }
 
+// resultCalls is a Publisher that records which calls the runtime had received when a pod was published as Succeeded.
+type resultCalls struct {
+	reconcile.Publisher
+	rt              *fake.Runtime
+	reaped, removed []string
+}
+
+func (r *resultCalls) Publish(p *v1.Pod, seen time.Time, settled bool) error {
+	if p.Status.Phase == v1.PodSucceeded && r.reaped == nil {
+		r.reaped, r.removed = callsOf(r.rt, "ReapContainer "), callsOf(r.rt, "RemoveSandbox ")
+	}
+	return r.Publisher.Publish(p, seen, settled)
+}
+
+// TestResultIsRecordedFirst: a result is published once the exit is recorded, which a power cut cannot undo, and
+// before the sandbox is removed, which may take long.
+func TestResultIsRecordedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {Run: time.Second}})
+		var published *resultCalls
+		h := start(t, rt, func(o *reconcile.Options) {
+			published = &resultCalls{Publisher: o.Publisher, rt: rt}
+			o.Publisher = published
+		})
+		h.complete(newPod("job", "u1", v1.RestartPolicyNever, "a"))
+		h.stop()
+		if !slices.Equal(published.reaped, []string{"u1-a-0"}) || len(published.removed) > 0 {
+			t.Errorf("when it was published, %q were recorded and sandboxes %q removed", published.reaped, published.removed)
+		}
+	})
+}
+
 // TestAddressesOfACompletedPod: the addresses that a completed pod had are shown by the next podrun process as
 // by the first, although the pod has no sandbox any more.
 func TestAddressesOfACompletedPod(t *testing.T) {

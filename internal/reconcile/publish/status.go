@@ -95,6 +95,8 @@ func (u *Status) Publish(s revision.State, seen pod.Observed, p plan.Plan, resti
 			u.ready = ready
 			err = u.publishLeaving(seen, p, failure)
 		}
+	case s.Pod != nil && !resting && p.Completed && slices.ContainsFunc(p.Actions, recordsExit):
+		// A result that was reported must outlive a power cut: its exit is recorded first.
 	case s.Pod != nil && (resting || u.shown != s.Pod || p.Completed && !u.completed):
 		// Publish only states of rest: each intermediate state would cost a file. A result is
 		// published at once, because the remaining actions may take long.
@@ -107,6 +109,8 @@ func (u *Status) Publish(s revision.State, seen pod.Observed, p plan.Plan, resti
 		u.o.Log.Error("pod status not written; retrying", "err", err)
 	}
 }
+
+func recordsExit(a plan.Action) bool { _, reap := a.(plan.Reap); return reap }
 
 // publishPod publishes the status of a pod that is desired. A container that waits for no reason of its
 // own waits because of failure, for example until what is left of the pod's former run can be removed.
