@@ -79,6 +79,7 @@ func newPage(o Options, slots streamSlots) page {
 		"script": func() template.JS { return template.JS(script) },
 		"time":   formatTime,
 		"word":   chart.Word,
+		"plain":  summary.Plain,
 	})
 	return page{
 		o: o, slots: slots, courses: &sparkline.Courses{History: o.History}, used: &used{node: o.Node},

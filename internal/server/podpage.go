@@ -17,6 +17,7 @@ import (
 	"podrun.io/podrun/internal/server/podlog"
 	"podrun.io/podrun/internal/server/rows"
 	"podrun.io/podrun/internal/server/sparkline"
+	"podrun.io/podrun/internal/status/contents"
 	"podrun.io/podrun/internal/status/summary"
 )
 
@@ -32,6 +33,9 @@ type podData struct {
 	Chart      chart.Chart
 	Lines      []lineRow
 	Written    detail.Manifest
+	Volumes    []contents.Volume
+	// Environment has the containers that have environment variables.
+	Environment []environmentRow
 	// Spec is what the pod's containers, volumes and probes are, as YAML. Values of Secrets are not in it.
 	Spec string
 	// Log is the end of the log; if it is empty, LogWhy says why.
@@ -46,6 +50,12 @@ type containerRow struct {
 	Ready, Well                                           bool
 	Probes                                                []string
 	Ports                                                 []detail.Port
+}
+
+// environmentRow is what a container has in its environment: From are objects that it has whole.
+type environmentRow struct {
+	Container string
+	From, All []contents.Field
 }
 
 type conditionRow struct{ Type, Status, Reason string }
@@ -79,7 +89,7 @@ func (p page) podParts(r *http.Request) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"story", "lines", "day", "manifest", "spec", "events", "log-of"} {
+	for _, name := range []string{"story", "lines", "day", "contents", "manifest", "spec", "events", "log-of"} {
 		if out[name], err = p.render(name, d); err != nil {
 			return nil, err
 		}

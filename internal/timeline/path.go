@@ -5,13 +5,21 @@ import "time"
 // idle is how long nothing may happen within one run: what came before is another one.
 const idle = time.Minute
 
-// LastRun returns the spans of the last run: those after the last minute in which nothing happened. all are in the
-// order of their begin; now is the end of what goes on.
+// LastRun returns the spans of the last run: those after the last minute in which nothing happened. That a container
+// waits or is tried again makes no run, so that one that is never well hides no idle minute. all are in the order of
+// their begin; now is the end of what goes on.
 func LastRun(all []Span, now time.Time) []Span {
 	from, last := 0, time.Time{}
+	again := retry{now, map[of]time.Time{}}
 	for i, s := range all {
-		if i > 0 && s.Begin.Sub(last) >= idle {
+		if again.is(&s) || s.Kind == Waiting {
+			continue
+		}
+		if !last.IsZero() && s.Begin.Sub(last) >= idle {
 			from = i
+			for from > 0 && all[from-1].Kind == Waiting && s.Begin.Sub(all[from-1].Begin) < idle {
+				from-- // what this run began with
+			}
 		}
 		if end := s.until(now); end.After(last) {
 			last = end

@@ -11,6 +11,7 @@ import (
 
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/event"
+	"podrun.io/podrun/internal/status/contents"
 )
 
 // ports prints the ports that a container declares.
@@ -59,63 +60,19 @@ func quantities(list v1.ResourceList) map[string]string {
 
 // environment prints the environment variables of a container, those from Secrets without their values.
 func (d *Printer) environment(c v1.Container) {
-	if len(c.EnvFrom) > 0 {
-		fmt.Fprintln(d.Out, "    Environment Variables from:")
-	}
-	for _, from := range c.EnvFrom {
-		name, kind, optional := "", "", (*bool)(nil)
-		switch {
-		case from.ConfigMapRef != nil:
-			name, kind, optional = from.ConfigMapRef.Name, "ConfigMap", from.ConfigMapRef.Optional
-		case from.SecretRef != nil:
-			name, kind, optional = from.SecretRef.Name, "Secret", from.SecretRef.Optional
-		}
-		if from.Prefix != "" {
-			kind += " with prefix '" + from.Prefix + "'"
-		}
-		d.line(6, name, kind+orOptional(optional))
-	}
-	if len(c.Env) == 0 {
-		return
-	}
-	fmt.Fprintln(d.Out, "    Environment:")
-	for _, variable := range c.Env {
-		value := variable.Value
-		if value == "" {
-			value = `""`
-		}
-		if variable.ValueFrom != nil {
-			value = origin(variable.ValueFrom)
-		}
-		d.line(6, variable.Name, value)
-	}
+	from, all := contents.Environment(&c)
+	d.fields("Environment Variables from", from)
+	d.fields("Environment", all)
 }
 
-// origin says where the value of an environment variable comes from.
-func origin(from *v1.EnvVarSource) string {
-	switch {
-	case from.SecretKeyRef != nil:
-		return fmt.Sprintf("<set to the key '%s' in secret '%s'>", from.SecretKeyRef.Key, from.SecretKeyRef.Name) +
-			orOptional(from.SecretKeyRef.Optional)
-	case from.ConfigMapKeyRef != nil:
-		return fmt.Sprintf("<set to the key '%s' of config map '%s'>", from.ConfigMapKeyRef.Key, from.ConfigMapKeyRef.Name) +
-			orOptional(from.ConfigMapKeyRef.Optional)
-	case from.FieldRef != nil:
-		return "(" + from.FieldRef.FieldPath + ")"
-	case from.ResourceFieldRef != nil:
-		return strings.TrimSpace(from.ResourceFieldRef.ContainerName + " (" + from.ResourceFieldRef.Resource + ")")
-	case from.FileKeyRef != nil:
-		return fmt.Sprintf("<set to the key '%s' in file '%s' of volume '%s'>", from.FileKeyRef.Key, from.FileKeyRef.Path,
-			from.FileKeyRef.VolumeName)
+// fields prints a title and a line for each field below it.
+func (d *Printer) fields(title string, all []contents.Field) {
+	if len(all) > 0 {
+		fmt.Fprintf(d.Out, "    %s:\n", title)
 	}
-	return "<unknown>"
-}
-
-func orOptional(optional *bool) string {
-	if optional != nil && *optional {
-		return " (optional)"
+	for _, one := range all {
+		d.line(6, one.Name, one.Value)
 	}
-	return ""
 }
 
 func (d *Printer) mounts(c v1.Container) {
@@ -126,14 +83,7 @@ func (d *Printer) mounts(c v1.Container) {
 	for _, m := range slices.SortedFunc(slices.Values(c.VolumeMounts), func(a, b v1.VolumeMount) int {
 		return strings.Compare(a.MountPath, b.MountPath)
 	}) {
-		how := "rw"
-		if m.ReadOnly {
-			how = "ro"
-		}
-		if path := m.SubPath + m.SubPathExpr; path != "" {
-			how += fmt.Sprintf(",path=%q", path)
-		}
-		fmt.Fprintf(d.Out, "      %s from %s (%s)\n", plain(m.MountPath), plain(m.Name), plain(how))
+		fmt.Fprintf(d.Out, "      %s from %s (%s)\n", plain(m.MountPath), plain(m.Name), plain(contents.How(m)))
 	}
 	for _, dev := range c.VolumeDevices {
 		fmt.Fprintf(d.Out, "      %s from %s (device)\n", plain(dev.DevicePath), plain(dev.Name))

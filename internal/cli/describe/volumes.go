@@ -1,16 +1,14 @@
 package describe
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status/contents"
 	"podrun.io/podrun/internal/status/plugins"
 	"podrun.io/podrun/internal/status/summary"
 )
@@ -25,22 +23,13 @@ func (d *Printer) volumes(p *v1.Pod) {
 		d.Log.Debug("the state of CSI volumes cannot be read", "err", err)
 	}
 	fmt.Fprintln(d.Out, "Volumes:")
-	for _, v := range p.Spec.Volumes {
+	for i, v := range contents.Volumes(p) {
 		fmt.Fprintf(d.Out, "  %s:\n", plain(v.Name))
-		kinds := fieldsOf(v.VolumeSource)
-		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-			d.line(4, "Type", kind)
-			fields := fieldsOf(kinds[kind])
-			for _, name := range slices.Sorted(maps.Keys(fields)) {
-				title := capital(name)
-				if title == "Type" { // a host path's
-					title = capital(kind) + title
-				}
-				d.line(4, title, valueText(fields[name]))
-			}
+		for _, field := range v.Fields {
+			d.line(4, field.Name, field.Value)
 		}
 		if of, is := published[v.Name]; is {
-			if v.CSI == nil { // else it is among the fields
+			if p.Spec.Volumes[i].CSI == nil { // else it is among the fields
 				d.line(4, "Driver", of.driver)
 			}
 			d.line(4, "VolumeHandle", of.ID)
@@ -80,31 +69,6 @@ func devices(all []v1.ResourceStatus) map[string]string {
 		texts[string(of.Name)] = strings.Join(lines, "\n")
 	}
 	return texts
-}
-
-// capital returns the name of a field with a capital letter.
-func capital(name string) string { return strings.ToUpper(name[:1]) + name[1:] }
-
-// fieldsOf returns the fields of an object by their JSON names.
-func fieldsOf(object any) map[string]any {
-	fields := map[string]any{}
-	text, err := json.Marshal(object)
-	if err != nil || json.Unmarshal(text, &fields) != nil { // cannot happen with API objects
-		return nil
-	}
-	return fields
-}
-
-// valueText returns a value of JSON as text.
-func valueText(value any) string {
-	if text, ok := value.(string); ok {
-		return text
-	}
-	text, err := json.Marshal(value)
-	if err != nil { // cannot happen: it was decoded from JSON
-		return ""
-	}
-	return string(text)
 }
 
 // tolerations returns the tolerations of a pod as kubectl describe prints them.

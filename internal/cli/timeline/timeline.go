@@ -24,7 +24,8 @@ const Help = "timeline shows what the last start of pods spent its time on: pull
 	"Each is a bar; those of the critical path, what the end waited for, are made of #. Lines are as wide as the\n" +
 	"terminal, or 80 characters; -o json has whole texts, and the waiting that the drawings leave out because nothing\n" +
 	"is known of it.\n\n" +
-	"It shows what came after the last minute in which nothing went on: a boot, a roll-out or a restart. With a POD\n" +
+	"It shows what came after the last minute in which nothing went on but waiting and retries: a boot, a roll-out or\n" +
+	"a restart. Of what a container was tried again in, the drawings have what came after the last back-off. With a POD\n" +
 	"it is the last start of that pod. serve keeps this in memory: it must run, and what came before its own start is\n" +
 	"not known. podrun once --timeline writes the same for a run of once."
 
@@ -70,6 +71,9 @@ func Show(ctx context.Context, out io.Writer, o Options, names []string) error {
 	}
 	now := time.Now()
 	all := timeline.LastRun(recorded.Items, now)
+	if o.Output != "json" {
+		all = timeline.WithoutRetries(all, now)
+	}
 	timeline.Path(all, now)
 	text := []byte(timeline.Text(all, now, widthOf(out)))
 	switch {

@@ -1,0 +1,55 @@
+package timeline
+
+import (
+	"fmt"
+	"time"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// retry says which spans are of a container that is tried again: its back-offs, and what begins until a minute after
+// one of them.
+type retry struct {
+	now   time.Time
+	until map[of]time.Time
+}
+
+// of is a container of a pod.
+type of struct {
+	pod       pod.Key
+	container string
+}
+
+// is reports whether a span is of a retry. Spans must be asked for in the order of their begin.
+func (r *retry) is(s *Span) bool {
+	which := of{s.key(), s.Container}
+	if s.Kind == Backoff {
+		r.until[which] = s.until(r.now).Add(idle)
+		return true
+	}
+	return s.Begin.Before(r.until[which])
+}
+
+// WithoutRetries returns spans without what a container was tried again in before its last back-off, whose detail has
+// how many back-offs were left out. all are in the order of their begin; now is the end of what goes on.
+func WithoutRetries(all []Span, now time.Time) (out []Span) {
+	last, backoffs := map[of]int{}, map[of]int{}
+	for i, s := range all {
+		if s.Kind == Backoff {
+			last[of{s.key(), s.Container}] = i
+			backoffs[of{s.key(), s.Container}]++
+		}
+	}
+	again := retry{now, map[of]time.Time{}}
+	for i, s := range all {
+		which := of{s.key(), s.Container}
+		if again.is(&s) && i < last[which] {
+			continue
+		}
+		if n := backoffs[which] - 1; s.Kind == Backoff && n > 0 {
+			s.Detail += fmt.Sprintf(" (after %d others)", n)
+		}
+		out = append(out, s)
+	}
+	return out
+}
