@@ -70,6 +70,16 @@ func TestFilter(t *testing.T) {
 		handler(node).ServeHTTP(w, httptest.NewRequest(method, path, nil))
 		return w.Body.String()
 	}
+	for _, body := range []string{get("/?sort=workload"), get("/live?sort=workload")} {
+		body = strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\"`, `"`).Replace(body)
+		of, free := strings.Index(body, `colspan="12">Deployment web in default</th>`), strings.Index(body, `>Pods of no workload</th>`)
+		if row := strings.Index(body, `data-pod="starting"`); of < 0 || row < of || free < row || strings.Count(body, "rowgroup") != 2 {
+			t.Errorf("headings of workloads: %s", body)
+		}
+	}
+	if strings.Contains(get("/"), "rowgroup") {
+		t.Error("there are headings in another order")
+	}
 	shown := regexp.MustCompile(`data-pod=\\?"([a-z-]+)`)
 	for query, want := range map[string]string{
 		"":              "web-n ended running starting",

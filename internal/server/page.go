@@ -274,8 +274,12 @@ func (p page) listParts(f rows.Filter) (out parts, err error) {
 		if out.rows[id], err = p.render("row", data.Rows[i]); err != nil {
 			return parts{}, err
 		}
-		out.order += id + "\n"
-		all.WriteString("\n" + out.rows[id])
+		heading, err := p.render("heading", data.Rows[i])
+		if err != nil {
+			return parts{}, err
+		}
+		out.order += heading + id + "\n"
+		all.WriteString(heading + "\n" + out.rows[id])
 	}
 	if len(data.Rows) > 0 {
 		out.whole["pods"] = all.String()

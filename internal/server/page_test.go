@@ -365,6 +365,9 @@ func TestMoreOfAPod(t *testing.T) {
 	p.Spec.HostNetwork = true
 	p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80}}
 	p.Spec.Containers[0].ReadinessProbe = &v1.Probe{}
+	p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "<A>", Value: "\x1b[1m"}}
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "d", MountPath: "/<d>"}}
+	p.Spec.Volumes = []v1.Volume{{Name: "d", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/\x1b"}}}}
 	wanted := p.DeepCopy()
 	wanted.UID = "u2"
 	wanted.Spec.Containers[0].Image = "<new>"
@@ -381,6 +384,8 @@ func TestMoreOfAPod(t *testing.T) {
 	NewHandler(o).ServeHTTP(w, httptest.NewRequest("GET", "http://node:10255/pod/default/web-n", nil))
 	for _, want := range []string{
 		`<h2>The last 10 minutes</h2>`, `aria-label="c: waiting `, `<rect class="mark edit"`, `<strong>edit</strong>: spec.containers[0].image: &#34;&lt;new&gt;&#34; instead of none</li>`,
+		`<tr id="volume:d"><th scope="row" class="text">d</th><td class="text">hostPath<div class="more">Path: /\x1b</div></td><td class="text"><div>c:/&lt;d&gt; (rw)</div></td>`,
+		`<tr><th scope="row" class="text">&lt;A&gt;</th><td class="text">\x1b[1m</td><td class="text">c</td></tr>`,
 		`Port <a href="http://node:80/" rel="noreferrer">80</a>`, "Readiness: failed since 2026-01-02 03:04:05Z",
 		`role="region" aria-label="Manifest">`, "image: &lt;new&gt;", "this does not run yet", `<td class="text">&#34;&lt;new&gt;&#34;</td>`,
 	} {

@@ -13,7 +13,6 @@ import (
 	"podrun.io/podrun/internal/server/detail"
 	"podrun.io/podrun/internal/server/sparkline"
 	"podrun.io/podrun/internal/stats/history"
-	"podrun.io/podrun/internal/status/contents"
 	"podrun.io/podrun/internal/status/summary"
 	"podrun.io/podrun/internal/timeline"
 	"podrun.io/podrun/internal/timeline/day"
@@ -87,13 +86,10 @@ func (p page) linesOf(uid string) (out []lineRow) {
 func (p page) addMore(d *podData, of *v1.Pod, r *http.Request, now time.Time) {
 	d.Lines = p.linesOf(d.UID)
 	d.Chart, d.Written = p.chartOf(of, now), detail.ManifestOf(p.o.Node.Desired(), of)
-	d.Volumes = contents.Volumes(of)
+	d.Inside = detail.ContentsOf(of)
 	results := p.o.Node.ProbeResults(types.UID(d.UID))
 	for i := range d.Of {
 		if c := pod.FindContainer(of, d.Of[i].Name); c != nil {
-			if from, all := contents.Environment(c); len(from)+len(all) > 0 {
-				d.Environment = append(d.Environment, environmentRow{c.Name, from, all})
-			}
 			d.Of[i].Ports = detail.Ports(of, c, hostOf(r))
 			d.Of[i].Probes = detail.Probes(c, func(probe string) (result string, since time.Time) {
 				for _, r := range results {

@@ -17,7 +17,6 @@ import (
 	"podrun.io/podrun/internal/server/podlog"
 	"podrun.io/podrun/internal/server/rows"
 	"podrun.io/podrun/internal/server/sparkline"
-	"podrun.io/podrun/internal/status/contents"
 	"podrun.io/podrun/internal/status/summary"
 )
 
@@ -33,9 +32,7 @@ type podData struct {
 	Chart      chart.Chart
 	Lines      []lineRow
 	Written    detail.Manifest
-	Volumes    []contents.Volume
-	// Environment has the containers that have environment variables.
-	Environment []environmentRow
+	Inside     detail.Contents
 	// Spec is what the pod's containers, volumes and probes are, as YAML. Values of Secrets are not in it.
 	Spec string
 	// Log is the end of the log; if it is empty, LogWhy says why.
@@ -50,12 +47,6 @@ type containerRow struct {
 	Ready, Well                                           bool
 	Probes                                                []string
 	Ports                                                 []detail.Port
-}
-
-// environmentRow is what a container has in its environment: From are objects that it has whole.
-type environmentRow struct {
-	Container string
-	From, All []contents.Field
 }
 
 type conditionRow struct{ Type, Status, Reason string }

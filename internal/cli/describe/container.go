@@ -61,17 +61,13 @@ func quantities(list v1.ResourceList) map[string]string {
 // environment prints the environment variables of a container, those from Secrets without their values.
 func (d *Printer) environment(c v1.Container) {
 	from, all := contents.Environment(&c)
-	d.fields("Environment Variables from", from)
-	d.fields("Environment", all)
-}
-
-// fields prints a title and a line for each field below it.
-func (d *Printer) fields(title string, all []contents.Field) {
-	if len(all) > 0 {
-		fmt.Fprintf(d.Out, "    %s:\n", title)
-	}
-	for _, one := range all {
-		d.line(6, one.Name, one.Value)
+	for i, part := range [][]contents.Field{from, all} {
+		if len(part) > 0 {
+			fmt.Fprintf(d.Out, "    %s:\n", []string{"Environment Variables from", "Environment"}[i])
+		}
+		for _, one := range part {
+			d.line(6, one.Name, one.Value)
+		}
 	}
 }
 

@@ -158,14 +158,14 @@ func Show(ctx context.Context, to cli.Streams, read func() ([]*v1.Pod, error), o
 		return err
 	}
 	Sort(all, o.SortBy)
-	return Print(to.Out, all, nil, o)
+	return Print(to.Out, all, nil, fit{}, o)
 }
 
-// Print prints a table of containers, with lines of what they have used if that is kept.
-func Print(out io.Writer, all []Usage, kept *past, f Options) error {
+// Print prints a table of containers, with lines of what they have used if that is kept and l has columns for them.
+func Print(out io.Writer, all []Usage, kept *past, l fit, f Options) error {
 	var rows [][]string
 	add := func(namespace, pod, name string, used ...string) {
-		row := append([]string{pod, name}, used...)
+		row := append([]string{l.short(pod), name}, used...)
 		if f.AllNamespaces {
 			row = append([]string{namespace}, row...)
 		}
@@ -173,15 +173,15 @@ func Print(out io.Writer, all []Usage, kept *past, f Options) error {
 	}
 	if !f.NoHeaders {
 		used := []string{"CPU(cores)", "MEMORY(bytes)"}
-		if kept != nil {
+		if kept != nil && l.columns > 0 {
 			used = []string{"CPU(cores)", "CPU(recent)", "MEMORY(bytes)", "MEMORY(recent)"}
 		}
 		add("NAMESPACE", "POD", "NAME", used...)
 	}
 	for _, t := range all {
 		used := []string{cores(t.millicores), memory(t.after.WorkingSet)}
-		if kept != nil {
-			cpu, bytes := kept.of[t.key()].lines(t)
+		if kept != nil && l.columns > 0 {
+			cpu, bytes := kept.of[t.key()].lines(t, l.columns)
 			used = []string{used[0], cpu, used[1], bytes}
 		}
 		add(t.pod.Namespace, t.pod.Name, t.name, used...)

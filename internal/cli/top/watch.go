@@ -38,7 +38,11 @@ func watch(ctx context.Context, to cli.Streams, pods func() ([]*v1.Pod, error), 
 		kept.remember(running, now)
 		var text strings.Builder
 		fmt.Fprintf(&text, "%s, %s\n", now.Format(time.TimeOnly), kept.about(o.Interval))
-		if err := printTable(&text, running, kept, o); err != nil {
+		width := 0
+		if size != nil {
+			width, _ = size()
+		}
+		if err := printTable(&text, running, kept, fitOf(running, width, o), o); err != nil {
 			return err
 		}
 		if err := show(to.Out, text.String(), size); err != nil {
@@ -61,18 +65,19 @@ func (p *past) about(interval time.Duration) string {
 func (u *Usage) key() string { return string(u.pod.UID) + "/" + u.name }
 
 // printTable prints the table of one measurement.
-func printTable(out io.Writer, running []Usage, kept *past, o Options) error {
+func printTable(out io.Writer, running []Usage, kept *past, l fit, o Options) error {
 	if len(running) == 0 {
 		_, err := fmt.Fprintln(out, "No running containers found")
 		return err
 	}
-	return Print(out, running, kept, o)
+	return Print(out, running, kept, l, o)
 }
 
-// lines returns what a container has used as lines.
-func (l *line) lines(u Usage) (cpu, memory string) {
+// lines returns what a container has used as lines of so many columns, the newest.
+func (l *line) lines(u Usage, columns int) (cpu, memory string) {
 	most, bytes := limits(u)
-	return sparkline(l.cpu, most), sparkline(l.memory, bytes)
+	last := func(line string) string { return string([]rune(line)[samples-columns:]) }
+	return last(sparkline(l.cpu, most)), last(sparkline(l.memory, bytes))
 }
 
 // limits returns a container's limits in the units of its past, 0 for none.

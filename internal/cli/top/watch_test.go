@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -85,7 +86,7 @@ func TestWatchedTable(t *testing.T) {
 	var out strings.Builder
 	var kept past
 	kept.remember([]Usage{u}, time.Now())
-	test.Must(t, printTable(&out, []Usage{u}, &kept, Options{AllNamespaces: true}))
+	test.Must(t, printTable(&out, []Usage{u}, &kept, fit{columns: samples}, Options{AllNamespaces: true}))
 	blank := strings.Repeat(" ", samples-1)
 	want := []string{
 		"NAMESPACE   POD   NAME   CPU(cores)   CPU(recent)                      MEMORY(bytes)   MEMORY(recent)",
@@ -93,6 +94,34 @@ func TestWatchedTable(t *testing.T) {
 	}
 	if got := strings.Split(out.String(), "\n"); !slices.Equal(got[:2], want) {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), strings.Join(want, "\n"))
+	}
+}
+
+// TestFit: whatever the width of the terminal is, from 60 characters on, every figure is on it.
+func TestFit(t *testing.T) {
+	long, short := usageOf("a", "main", 100, 50<<20), usageOf("b", "main", 100, 50<<20)
+	long.pod.Name = strings.Repeat("checkout-", 7) + "12345"
+	var kept past
+	kept.remember([]Usage{long, short}, time.Now())
+	for _, o := range []Options{{}, {AllNamespaces: true}} {
+		for width := 60; width < 200; width++ {
+			for _, all := range [][]Usage{{short}, {long, short}} {
+				var out strings.Builder
+				l := fitOf(all, width, o)
+				test.Must(t, printTable(&out, all, &kept, l, o))
+				for line := range strings.Lines(out.String()) {
+					if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
+						t.Errorf("%d characters of %d: %s", n, width, line)
+					}
+				}
+				if len(all) == 2 && !strings.Contains(out.String(), "12345 ") {
+					t.Errorf("no end of the name: %s", out.String())
+				}
+				if l.columns == 0 && (width > 119 || len(all) == 1 && width > 90) {
+					t.Errorf("no lines at %d", width)
+				}
+			}
+		}
 	}
 }
 

@@ -27,6 +27,8 @@ type Row struct {
 	Containers                                   []string
 	// Workload is the one that the pod was made from, as KIND NAME; "" for none.
 	Workload string
+	// Heading is that of the rows which begin with this one: of a workload, if rows are in the order of these.
+	Heading string
 
 	// What rows are sorted by.
 	restarts    int
@@ -45,7 +47,24 @@ func Of(pods []v1.Pod, used *kubelet.Summary, before map[string]*sparkline.Cours
 		}
 	}
 	f.sort(out)
+	if f.Sort == "workload" {
+		addHeadings(out)
+	}
 	return out
+}
+
+// addHeadings gives the first row of each workload a heading, and the first of those of none.
+func addHeadings(all []Row) {
+	for i := range all {
+		r := &all[i]
+		switch {
+		case i > 0 && r.Workload == all[i-1].Workload && (r.Workload == "" || r.Namespace == all[i-1].Namespace):
+		case r.Workload != "":
+			r.Heading = r.Workload + " in " + r.Namespace
+		default:
+			r.Heading = "Pods of no workload"
+		}
+	}
 }
 
 // UsageOf returns the resource usage of pods, by UID. Where it cannot be read, the columns stay empty.
