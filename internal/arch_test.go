@@ -234,6 +234,8 @@ var rooms = map[string]room{
 	"hack/plugins/csimock":            {},
 	"internal/test/testlogind":        {},
 	"hack/bench":                      {imports: "*"},
+	"hack/bench/sections":             {},
+	"hack/bench/viewer":               {},
 	"e2e":                             {imports: "test/testimage test/testcontainerd test/testlogind test/usage"},
 	"vm":                              {imports: "test/testimage"},
 }

@@ -9,13 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/hack/bench/sections"
 	"podrun.io/podrun/internal/test/usage"
 )
 
@@ -38,6 +38,7 @@ type load struct {
 	processes, shims int
 	pss, shimPSS     float64       // MB
 	cpu, shimCPU     time.Duration // since the processes' starts, or between two loads
+	list, pod        time.Duration // cpu while the page of all pods is open, and while that of a pod is
 }
 
 // measureIdle compares podrun on its own containerd with a stock containerd and its shims, each with
@@ -71,8 +72,10 @@ func measureIdle(ctx context.Context, o options, on site, m *marks) error {
 	number("CPU of all processes, ms/min", perMinute(floor.cpu), perMinute(podrun.cpu), "≤ "+ms(wantedIdleCPU))
 	number("the same with `--plugins`", perMinute(floor.cpu), perMinute(plugged.cpu), "")
 	number("of that, shims without `--plugins`", perMinute(floor.shimCPU), perMinute(podrun.shimCPU), "")
+	number("CPU of all while the page of all pods is open", perMinute(floor.cpu), perMinute(podrun.list), "≤ "+ms(wantedPageCPU))
+	number("CPU of all while the page of a pod is open", perMinute(floor.cpu), perMinute(podrun.pod), "≤ "+ms(wantedPageCPU))
 	return publish(ctx, o, on.client, table.String(), func(machine string) error {
-		return writeSection(o.markdown, idleHeading, fmt.Sprintf(idleSection, table.String(), machine))
+		return sections.Write(o.markdown, sections.Idle, fmt.Sprintf(idleSection, table.String(), machine))
 	})
 }
 
@@ -105,7 +108,13 @@ func idlePodrun(ctx context.Context, o options, on site, m *marks, name string) 
 	if _, err := n.many(ctx, "idle", o.pods); err != nil {
 		return l, err
 	}
-	return rest(ctx, on.dir, o.pods)
+	if l, err = rest(ctx, on.dir, o.pods); err != nil || on.plugins {
+		return l, err
+	}
+	if l.list, err = whileOpen(ctx, on.dir, "/live"); err == nil {
+		l.pod, err = whileOpen(ctx, on.dir, "/pod/default/idle-0-bench/live")
+	}
+	return l, err
 }
 
 // rest measures the processes of a side while its containers are idle.
@@ -183,60 +192,8 @@ func loadOf(dir string) (l load, err error) {
 	return l, nil
 }
 
-// headings are those of the page's sections, in their order. What precedes the first belongs to the
-// main measurement.
-var headings = []string{jobsHeading, probesHeading, idleHeading, scaleHeading, relistHeading}
-
-// writeSection replaces a section of the markdown file and leaves the others unchanged.
-func writeSection(markdown, heading, section string) error {
-	text, err := os.ReadFile(markdown)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	before, sections := split(string(text))
-	if before == "" {
-		before = "# Benchmarks"
-	}
-	sections[slices.Index(headings, heading)] = section
-	return os.WriteFile(markdown, []byte(before+joined(sections)), 0o644)
-}
-
-// keptSections returns the sections of the markdown file, which the main measurement leaves unchanged.
-func keptSections(markdown string) string {
-	text, _ := os.ReadFile(markdown) // the file need not exist yet
-	_, sections := split(string(text))
-	return joined(sections)
-}
-
-// split returns what precedes the first section of a page, and the sections without their headings, ""
-// if there is none.
-func split(page string) (before string, sections []string) {
-	sections = make([]string, len(headings))
-	for i, heading := range slices.Backward(headings) {
-		page, sections[i], _ = strings.Cut(page, heading)
-	}
-	return strings.TrimRight(page, "\n"), sections
-}
-
-func joined(sections []string) string {
-	var out strings.Builder
-	for i, section := range sections {
-		if section != "" {
-			out.WriteString(headings[i] + strings.TrimRight(section, "\n"))
-		}
-	}
-	return out.String() + "\n"
-}
-
-const idleHeading = "\n\n## Idle pods\n"
-
 //go:embed idle.md
 var idleSection string
-
-const (
-	scaleHeading  = "\n\n## Scale\n"
-	probesHeading = "\n\n## Probes\n"
-)
 
 //go:embed scale.md
 var scaleSection string
@@ -250,9 +207,9 @@ func writeRows(o options) error {
 	if err != nil {
 		return err
 	}
-	heading, section := scaleHeading, scaleSection
+	heading, section := sections.Scale, scaleSection
 	if o.probes {
-		heading, section = probesHeading, probesSection
+		heading, section = sections.Probes, probesSection
 	}
-	return writeSection(o.markdown, heading, fmt.Sprintf(section, rows))
+	return sections.Write(o.markdown, heading, fmt.Sprintf(section, rows))
 }

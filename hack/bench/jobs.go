@@ -15,6 +15,7 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/oci"
 
+	"podrun.io/podrun/hack/bench/sections"
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/test/testcontainerd"
@@ -61,7 +62,7 @@ func measureJobs(ctx context.Context, o options, on site, m *marks) error {
 	j.ten.row(&table, "10 pods dropped → last running", wantedTen)
 	j.down.row(&table, fmt.Sprintf("%d pods, `down --all`, 2 s of grace", o.pods), wantedDown)
 	return publish(ctx, o, on.client, table.String(), func(machine string) error {
-		return writeSection(o.markdown, jobsHeading, fmt.Sprintf(jobsSection, table.String(), machine))
+		return sections.Write(o.markdown, sections.Jobs, fmt.Sprintf(jobsSection, table.String(), machine))
 	})
 }
 
@@ -267,8 +268,6 @@ func (j *jobs) removal(ctx context.Context) error {
 			return n.removed, errors.Join(err, j.marks.clear(name))
 		})
 }
-
-const jobsHeading = "\n\n## Jobs and removal\n"
 
 //go:embed jobs.md
 var jobsSection string

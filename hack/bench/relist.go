@@ -14,6 +14,7 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
+	"podrun.io/podrun/hack/bench/sections"
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/network/bridge"
@@ -95,15 +96,13 @@ func measureRelist(ctx context.Context, o options, on site, m *marks) (err error
 	}
 	return publish(ctx, o, on.client, table.String(), func(machine string) error {
 		section := fmt.Sprintf(relistSection, relistRounds, relists, table.String(), machine)
-		return writeSection(o.markdown, relistHeading, section)
+		return sections.Write(o.markdown, sections.Relist, section)
 	})
 }
 
 func median3(d []time.Duration) string {
 	return fmt.Sprintf("%.3f", float64(median(d))/float64(time.Millisecond))
 }
-
-const relistHeading = "\n\n## Full lists\n"
 
 const relistSection = `
 The cost of listing everything: podrun's full list (containers, tasks, sandboxes and data directories, and the

@@ -13,6 +13,8 @@ import (
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/hack/bench/sections"
 )
 
 // The bounds that podrun aims for. They are shown in the table.
@@ -43,7 +45,7 @@ func (r results) print(ctx context.Context, o options, client *containerd.Client
 	fmt.Fprintf(&table, "| CPU with %d idle pods | | %s ms/s | | ≤ %s ms/s |\n", o.pods, ms(r.cpu), ms(wantedCPU))
 	return publish(ctx, o, client, table.String(), func(machine string) error {
 		page := fmt.Sprintf(page, o.rounds, o.manyRounds, floorWorkers, table.String(), machine)
-		return os.WriteFile(o.markdown, []byte(strings.TrimRight(page, "\n")+keptSections(o.markdown)), 0o644)
+		return os.WriteFile(o.markdown, []byte(strings.TrimRight(page, "\n")+sections.Kept(o.markdown)), 0o644)
 	})
 }
 

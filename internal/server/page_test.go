@@ -201,7 +201,7 @@ func TestPages(t *testing.T) {
 			`<h2 id="of">Log of all containers</h2>`, `<option value="*" selected>`, `<option value="Stderr" selected>`, "<b>first</b> line red\n",
 			"<b>c</b> line red\n", `../../pod/default/web-n/log?container=%2A&amp;stream=Stderr"`, `/live?container=%2A&amp;stream=Stderr"`,
 		},
-		"/pod/default/web-n?container=other": {`<option id="of-c" selected>c</option>`, `/live?container=c"`},
+		"/pod/default/web-n?container=other": {`<strong>This pod has no container other.</strong>`, `<option id="of-c" selected>c</option>`, `/live?container=c"`},
 	} {
 		w := httptest.NewRecorder()
 		handler(node).ServeHTTP(w, httptest.NewRequest("GET", path, nil))

@@ -15,12 +15,17 @@ type Choice struct {
 	Previous bool
 	// Stream is v1.LogStreamStdout or v1.LogStreamStderr; "": both.
 	Stream string
+	// Absent is a container that was asked for and is not there; "" for none.
+	Absent string
 }
 
 // Choose changes what the parameters of a request name; containers are those that there are.
 func (c *Choice) Choose(q url.Values, containers []string) {
-	if name := q.Get("container"); name == All || slices.Contains(containers, name) {
+	switch name := q.Get("container"); {
+	case name == All || slices.Contains(containers, name):
 		c.Chosen = name
+	default:
+		c.Absent = name
 	}
 	c.Previous = q.Get("previous") == "true"
 	if stream := q.Get("stream"); stream == v1.LogStreamStdout || stream == v1.LogStreamStderr {

@@ -95,10 +95,10 @@ func (f Filter) sort(all []Row) {
 		"state": func(a, b *Row) int {
 			return cmp.Compare(slices.Index(levels, a.Level), slices.Index(levels, b.Level))
 		},
-		"restarts": func(a, b *Row) int { return cmp.Compare(b.restarts, a.restarts) },
-		"age":      func(a, b *Row) int { return b.created.Compare(a.created) },
-		"cpu":      func(a, b *Row) int { return cmp.Compare(b.cpu, a.cpu) },
-		"memory":   func(a, b *Row) int { return cmp.Compare(b.memory, a.memory) },
+		"restarts": func(a, b *Row) int { return cmp.Compare(b.order.restarts, a.order.restarts) },
+		"age":      func(a, b *Row) int { return b.order.created.Compare(a.order.created) },
+		"cpu":      func(a, b *Row) int { return cmp.Compare(b.order.cpu, a.order.cpu) },
+		"memory":   func(a, b *Row) int { return cmp.Compare(b.order.memory, a.order.memory) },
 		"workload": func(a, b *Row) int { // pods of none are the last
 			return cmp.Or(-cmp.Compare(min(len(a.Workload), 1), min(len(b.Workload), 1)),
 				cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Workload, b.Workload))

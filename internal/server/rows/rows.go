@@ -30,7 +30,11 @@ type Row struct {
 	// Heading is that of the rows which begin with this one: of a workload, if rows are in the order of these.
 	Heading string
 
-	// What rows are sorted by.
+	order order
+}
+
+// order is what rows are sorted by.
+type order struct {
 	restarts    int
 	created     time.Time // when podrun saw it first
 	cpu, memory uint64
@@ -86,7 +90,7 @@ func One(p *v1.Pod, taken kubelet.PodStats, before *sparkline.Course, now time.T
 		State: s.Text, Reason: summary.Plain(summary.Why(p, now)), IP: p.Status.PodIP,
 		Manifest: summary.Plain(p.Annotations["podrun.io/manifest"]),
 		Ready:    fmt.Sprintf("%d/%d", s.Ready, s.Containers), Restarts: restarts(s, now),
-		Level: s.Level(), restarts: s.Restarts,
+		Level: s.Level(), order: order{restarts: s.Restarts},
 		CPU:    OfLimit(Cores(taken.CPU), podLimit(p, v1.ResourceCPU)),
 		Memory: OfLimit(Mebibytes(taken.Memory), podLimit(p, v1.ResourceMemory)),
 
@@ -97,14 +101,14 @@ func One(p *v1.Pod, taken kubelet.PodStats, before *sparkline.Course, now time.T
 		r.Workload = string(of.Kind) + " " + of.Key.Name
 	}
 	if p.Status.StartTime != nil {
-		r.created = p.Status.StartTime.Time
-		r.Age = Ago(r.created, now)
+		r.order.created = p.Status.StartTime.Time
+		r.Age = Ago(r.order.created, now)
 	}
 	if taken.CPU != nil && taken.CPU.UsageNanoCores != nil {
-		r.cpu = *taken.CPU.UsageNanoCores
+		r.order.cpu = *taken.CPU.UsageNanoCores
 	}
 	if taken.Memory != nil && taken.Memory.WorkingSetBytes != nil {
-		r.memory = *taken.Memory.WorkingSetBytes
+		r.order.memory = *taken.Memory.WorkingSetBytes
 	}
 	for _, c := range summary.Roles(p) {
 		r.Containers = append(r.Containers, c.Container.Name)

@@ -1,4 +1,4 @@
-package main
+package sections
 
 import (
 	"os"
@@ -12,7 +12,7 @@ func TestSections(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.md")
 	write := func(heading, text string) {
 		t.Helper()
-		if err := writeSection(file, heading, text); err != nil {
+		if err := Write(file, heading, text); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -22,18 +22,18 @@ func TestSections(t *testing.T) {
 			t.Errorf("got %q, want %q; %v", got, want, err)
 		}
 	}
-	write(relistHeading, "\nlists\n")
+	write(Relist, "\nlists\n")
 	check("# Benchmarks\n\n## Full lists\n\nlists\n")
-	write(idleHeading, "\nidle 1\n")
-	write(idleHeading, "\nidle 2\n")
+	write(Idle, "\nidle 1\n")
+	write(Idle, "\nidle 2\n")
 	check("# Benchmarks\n\n## Idle pods\n\nidle 2\n\n## Full lists\n\nlists\n")
-	write(relistHeading, "\nlists 2\n")
+	write(Relist, "\nlists 2\n")
 	want := "\n\n## Idle pods\n\nidle 2\n\n## Full lists\n\nlists 2\n"
 	check("# Benchmarks" + want)
-	if got := keptSections(file); got != want {
+	if got := Kept(file); got != want {
 		t.Errorf("kept %q", got)
 	}
-	if got := keptSections(filepath.Join(t.TempDir(), "absent")); got != "\n" {
+	if got := Kept(filepath.Join(t.TempDir(), "absent")); got != "\n" {
 		t.Errorf("kept %q of nothing", got)
 	}
 }
