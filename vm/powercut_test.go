@@ -1,0 +1,215 @@
+package vm
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// TestPowerCut: qemu is killed while pods come, change and go. What the guest had not written to its disk is lost. After
+// the next boot a job that had been reported as succeeded still is, and does not run again; the pods of the manifests
+// run; nothing of others is left. PODRUN_VM_SEED chooses the moments, PODRUN_VM_ROUNDS how many there are.
+func TestPowerCut(t *testing.T) {
+	seed, n := numberOf(t, "PODRUN_VM_SEED", 1), numberOf(t, "PODRUN_VM_ROUNDS", 2)
+	if testing.Short() {
+		n = min(n, 1)
+	}
+	c := &cutting{machine: bootServing(t), dice: rand.New(rand.NewPCG(uint64(seed), 0)), done: map[string]string{}}
+	c.change("apply", "web-first", webPod("web-first", 0))
+	c.await("the first pod", isReady("web-first"))
+	for i := range n {
+		// Half of them happen as soon as a result is reported, before the guest writes back by itself.
+		if i%2 == 0 {
+			c.cutAtReport(i)
+		} else {
+			c.cutAtAnyTime(i)
+		}
+		c.check(i)
+	}
+}
+
+// cutting is a machine whose power is cut again and again.
+type cutting struct {
+	*machine
+	dice *rand.Rand
+	next int // the number of the next pod
+	// done has for each job that was reported as succeeded how many lines its trace had then.
+	done map[string]string
+}
+
+func webPod(name string, version int) string {
+	return podOf(name, fmt.Sprintf(": %d; %s", version, forever), "terminationGracePeriodSeconds: 2")
+}
+
+// jobPod writes its line durably. It syncs no more than that, so that it does nothing for podrun's own files.
+func jobPod(name, policy string) string {
+	return podOf(name, fmt.Sprintf("echo %[1]s >>/t/%[1]s; sync /t/%[1]s /t; exit 0", name), "restartPolicy: "+policy)
+}
+
+// change applies or removes a manifest, durably, and reports whether the machine was on until then.
+func (c *cutting) change(verb, name, text string) bool {
+	c.t.Helper()
+	script := `mkdir -p /etc/pods; f=/etc/pods/$1.yaml; cat >"$f~"; sync "$f~"; mv "$f~" "$f"; sync /etc/pods`
+	if verb == "remove" {
+		script = `rm -f "/etc/pods/$1.yaml"; sync /etc/pods`
+	}
+	return c.attempt(text, script, name) != nil
+}
+
+// attempt runs a script, and returns nil if the power was cut meanwhile.
+func (c *cutting) attempt(stdin, script string, args ...string) *reply {
+	c.t.Helper()
+	r, err := c.try(patience, stdin, append([]string{"sh", "-euc", script, "sh"}, args...)...)
+	if err == nil && r.Code == 0 {
+		return &r
+	}
+	select {
+	case <-c.off:
+		return nil
+	case <-time.After(5 * time.Second):
+		c.t.Fatalf("%s %s: %v %v", script, args, r, err)
+		return nil
+	}
+}
+
+// note notes which jobs are reported as succeeded.
+func (c *cutting) note() {
+	c.t.Helper()
+	r := c.attempt("", `podrun get pods -o json; echo; echo ====; cd /trace; wc -l job-* 2>/dev/null || :`)
+	if r == nil {
+		return
+	}
+	text, counts, _ := strings.Cut(string(r.Stdout), "\n====\n")
+	lines := map[string]string{}
+	for line := range strings.Lines(counts) {
+		if f := strings.Fields(line); len(f) == 2 {
+			lines[f[1]] = f[0]
+		}
+	}
+	for _, p := range podsOf(c.t, text) {
+		if name := p.Labels["job"]; name != "" && p.Status.Phase == v1.PodSucceeded && c.done[name] == "" {
+			c.done[name] = lines[name]
+		}
+	}
+}
+
+func podsOf(t *testing.T, text string) []v1.Pod {
+	t.Helper()
+	var all v1.PodList
+	must(t, json.Unmarshal([]byte(text), &all))
+	for i := range all.Items {
+		p := &all.Items[i]
+		if name, _, _ := strings.Cut(p.Name, "-podrun-vm"); strings.HasPrefix(name, "job-") {
+			p.Labels = map[string]string{"job": name}
+		}
+	}
+	return all.Items
+}
+
+// anyChange makes one change of those that may be.
+func (c *cutting) anyChange() bool {
+	c.t.Helper()
+	c.next++
+	switch c.dice.IntN(4) {
+	case 0:
+		return c.change("apply", "web-first", webPod("web-first", c.next))
+	case 1:
+		name := fmt.Sprintf("web-%d", c.next)
+		return c.change("apply", name, webPod(name, 0))
+	case 2:
+		return c.change("remove", fmt.Sprintf("web-%d", 1+c.dice.IntN(c.next)), "")
+	default:
+		return c.newJob() != ""
+	}
+}
+
+// newJob makes a job, and returns its name, or nothing if the power was cut.
+func (c *cutting) newJob() string {
+	c.t.Helper()
+	c.next++
+	name, policy := fmt.Sprintf("job-%d", c.next), []string{"OnFailure", "Never"}[c.dice.IntN(2)]
+	if !c.change("apply", name, jobPod(name, policy)) {
+		return ""
+	}
+	return name
+}
+
+// cutAtReport cuts the power when a job's success has just been reported.
+func (c *cutting) cutAtReport(cut int) {
+	c.t.Helper()
+	c.anyChange()
+	c.note()
+	job := c.newJob()
+	c.sh("podrun wait " + job + " --for=jsonpath='{.status.phase}'=Succeeded --timeout=90s")
+	c.cutPower()
+	c.done[job] = "1"
+	c.t.Logf("cut %d: as soon as %s was reported", cut, job)
+	c.start()
+}
+
+// cutAtAnyTime cuts the power at a moment that nothing is known of.
+func (c *cutting) cutAtAnyTime(cut int) {
+	c.t.Helper()
+	after := 2*time.Second + time.Duration(c.dice.Int64N(int64(25*time.Second)))
+	qemu := c.qemu.Process
+	timer := time.AfterFunc(after, func() { _ = qemu.Kill() })
+	defer timer.Stop()
+	for c.anyChange() {
+		c.note()
+	}
+	c.cutPower()
+	c.t.Logf("cut %d: after %.1f s", cut, after.Seconds())
+	c.start()
+}
+
+// check checks what there is after a boot.
+func (c *cutting) check(cut int) {
+	c.t.Helper()
+	c.await("podrun", "systemctl is-active podrun")
+	names := strings.Fields(c.sh(`cd /etc/pods; rm -f *~; ls | sed 's/\.yaml$//'`))
+	for _, name := range names {
+		if strings.HasPrefix(name, "job-") {
+			c.await(name, "podrun wait "+name+" --for=jsonpath='{.status.phase}'=Succeeded --timeout=30s")
+		} else {
+			c.await(name, isReady(name))
+		}
+	}
+	for job, lines := range c.done {
+		if got := c.sh("wc -l </trace/" + job); got != lines {
+			c.t.Errorf("cut %d: %s had been reported as succeeded and ran again: %s lines, had %s", cut, job, got, lines)
+		}
+	}
+	// Others are removed. All that is left of them would have their UIDs in its name.
+	var uids, pods []string
+	for _, p := range podsOf(c.t, c.sh("podrun get pods -o json")) {
+		uids, pods = append(uids, string(p.UID)), append(pods, p.Name)
+	}
+	if len(pods) != len(names) {
+		c.await("the pods of the manifests and no others", fmt.Sprintf("[ $(podrun get pods -o name | wc -l) = %d ]", len(names)))
+	}
+	c.await("nothing of others to be left", fmt.Sprintf(`left=$( { ls -d /var/lib/podrun/pods/* /var/log/pods/*
+		find /sys/fs/cgroup -type d -name '*pod*-*-*-*-*'; } | grep -v -e %s || :); echo "$left"; [ -z "$left" ]`,
+		strings.Join(uids, " -e ")))
+	if got := c.sh(`journalctl -b -u podrun -o cat --no-pager | grep "checkpoint cannot be read" || :`); got != "" {
+		c.t.Errorf("cut %d: %s", cut, got)
+	}
+	c.t.Logf("cut %d: %v; reported: %v", cut, names, c.done)
+}
+
+func numberOf(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	must(t, err)
+	return n
+}
