@@ -13,9 +13,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestPowerCut: qemu is killed while pods come, change and go. What the guest had not written to its disk is lost. After
-// the next boot a job that had been reported as succeeded still is, and does not run again; the pods of the manifests
-// run; nothing of others is left. PODRUN_VM_SEED chooses the moments, PODRUN_VM_ROUNDS how many there are.
+// TestPowerCut: qemu is killed while pods come, change and go. What the guest had not written to its disk is lost.
+// After the next boot a job that had been reported as succeeded still is, and does not run again; the pods of the
+// manifests run; nothing of others is left. PODRUN_VM_SEED chooses the moments, PODRUN_VM_ROUNDS how many there are.
 func TestPowerCut(t *testing.T) {
 	seed, n := numberOf(t, "PODRUN_VM_SEED", 1), numberOf(t, "PODRUN_VM_ROUNDS", 2)
 	if testing.Short() {
@@ -154,7 +154,7 @@ func (c *cutting) cutAtReport(cut int) {
 	c.start()
 }
 
-// cutAtAnyTime cuts the power at a moment that nothing is known of.
+// cutAtAnyTime cuts the power at a moment that depends on nothing.
 func (c *cutting) cutAtAnyTime(cut int) {
 	c.t.Helper()
 	after := 2*time.Second + time.Duration(c.dice.Int64N(int64(25*time.Second)))
@@ -192,7 +192,8 @@ func (c *cutting) check(cut int) {
 		uids, pods = append(uids, string(p.UID)), append(pods, p.Name)
 	}
 	if len(pods) != len(names) {
-		c.await("the pods of the manifests and no others", fmt.Sprintf("[ $(podrun get pods -o name | wc -l) = %d ]", len(names)))
+		c.await("the pods of the manifests and no others",
+			fmt.Sprintf("[ $(podrun get pods -o name | wc -l) = %d ]", len(names)))
 	}
 	c.await("nothing of others to be left", fmt.Sprintf(`left=$( { ls -d /var/lib/podrun/pods/* /var/log/pods/*
 		find /sys/fs/cgroup -type d -name '*pod*-*-*-*-*'; } | grep -v -e %s || :); echo "$left"; [ -z "$left" ]`,
