@@ -196,7 +196,7 @@ func (c *cutting) check(cut int) {
 			fmt.Sprintf("[ $(podrun get pods -o name | wc -l) = %d ]", len(names)))
 	}
 	c.await("nothing of others to be left", fmt.Sprintf(`left=$( { ls -d /var/lib/podrun/pods/* /var/log/pods/*
-		find /sys/fs/cgroup -type d -name '*pod*-*-*-*-*'; } | grep -v -e %s || :); echo "$left"; [ -z "$left" ]`,
+		find /sys/fs/cgroup -type d -regex '.*pod[0-9a-f]+'; } | grep -v -e %s || :); echo "$left"; [ -z "$left" ]`,
 		strings.Join(uids, " -e ")))
 	if got := c.sh(`journalctl -b -u podrun -o cat --no-pager | grep "checkpoint cannot be read" || :`); got != "" {
 		c.t.Errorf("cut %d: %s", cut, got)
