@@ -35,7 +35,9 @@ func bootInstalled(t *testing.T) *machine {
 	if installed.disk == "" {
 		t.Fatal("podrun could not be installed")
 	}
-	return boot(t, installed.disk)
+	m := boot(t, installed.disk)
+	m.record()
+	return m
 }
 
 // bootServing starts a machine where podrun serves, enabled, with box among its images.
