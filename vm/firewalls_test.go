@@ -1,0 +1,131 @@
+package vm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// The firewall of a table of the distribution's: its example of a workstation, and one that forwards nothing.
+const (
+	ownTable = `table inet own {
+  chain input {
+    type filter hook input priority filter; policy drop;
+    ct state {established, related} accept
+    iif lo accept
+    meta l4proto {icmp, ipv6-icmp} accept
+    tcp dport 8090 accept
+  }
+  chain forward { type filter hook forward priority filter; policy %s; }
+  chain output { type filter hook output priority filter; }
+}
+`
+	// The image's static program cannot resolve even a number; the machine's can, in the pod's network.
+	inPod  = "nsenter -n -t $(pgrep -xf 'busybox httpd -f -p 80 -h /m') "
+	serves = `echo %s > /m/x; exec busybox httpd -f -p %d -h /m`
+)
+
+// firewall is one that others set up, and what pods can do beside it.
+type firewall struct {
+	name, up, down string
+	port, out      bool   // a hostPort is reached; a pod reaches others
+	then           string // what the administrator does where they do not; after that, both do
+}
+
+// TestHostPortsBesideFirewalls: pods are reached beside the firewalls of others, or the log says what is needed, and
+// the rules of others are as they were, also when the pods are gone.
+func TestHostPortsBesideFirewalls(t *testing.T) {
+	m := bootServing(t)
+	m.sh(`ip netns add out
+		ip link add m0 type veth peer name e0 netns out
+		ip addr add 10.77.0.1/24 dev m0; ip addr add fd77::1/64 dev m0 nodad; ip link set m0 up
+		ip -n out addr add 10.77.0.2/24 dev e0; ip -n out addr add fd77::2/64 dev e0 nodad
+		ip -n out link set e0 up; ip -n out link set lo up
+		ip route add default via 10.77.0.2; ip -6 route add default via fd77::2
+		mkdir /tmp/out; echo outside > /tmp/out/x
+		ip netns exec out busybox httpd -p 7000 -h /tmp/out`)
+	m.sh("systemctl stop podrun")
+	// The rules that podrun's log names, as an administrator would copy them.
+	const named = `journalctl -u podrun -b --no-pager |
+		grep -o 'nft insert rule [a-z0-9]* [a-zA-Z]* [a-zA-Z_]* [io]ifname [a-z0-9]* accept' | sort -u > /tmp/named
+		[ -s /tmp/named ]; cat /tmp/named; sh -eu /tmp/named`
+	load := func(policy string) string {
+		return fmt.Sprintf("cat > /etc/nftables.conf <<'END'\n"+ownTable+"END\nsystemctl restart nftables", policy)
+	}
+	for _, f := range []firewall{
+		{name: "nftables", up: load("accept"), down: "nft delete table inet own", port: true, out: true},
+		{name: "nftables-drop", up: load("drop"), down: "nft delete table inet own", then: named},
+		{name: "ufw", up: "ufw --force enable; ufw allow 8090/tcp", down: "ufw --force disable", port: true, out: true},
+		{name: "firewalld", up: "systemctl unmask firewalld; systemctl start firewalld; firewall-cmd --add-port=8090/tcp",
+			down: "systemctl stop firewalld", port: true, out: true},
+	} {
+		t.Run(f.name, func(t *testing.T) { besideFirewall(t, m, f) })
+	}
+}
+
+// othersRules prints all rules but those of podrun's tables, without counters.
+const othersRules = `for table in $(nft list tables | grep -v podrun | cut -d' ' -f2- | tr ' ' /); do
+	nft -s list table "${table%/*}" "${table#*/}"; done`
+
+func besideFirewall(t *testing.T, m *machine, f firewall) {
+	m.sh(f.up)
+	before := m.sh(othersRules)
+	m.write("/etc/pods/hp.yaml", inContainer(podOf("hp", fmt.Sprintf(serves, "published", 80)),
+		"ports: [{containerPort: 80, hostPort: 8080}]"))
+	m.write("/etc/pods/hn.yaml", podOf("hn", fmt.Sprintf(serves, "hosts", 8090), "hostNetwork: true"))
+	m.sh("systemctl start podrun")
+	m.await("the pods", isReady("hp")+"; "+isReady("hn"))
+	reached := func(when string, port, out bool) {
+		t.Helper()
+		for _, c := range []struct {
+			what, script, text string
+			want               bool
+		}{
+			{"hostNetwork", "ip netns exec out busybox wget -T 5 -q -O- http://%s:8090/x", "hosts", true},
+			{"hostPort", "ip netns exec out busybox wget -T 5 -q -O- http://%s:8080/x", "published", port},
+			{"from a pod", inPod + "busybox wget -T 5 -q -O- http://%s:7000/x", "outside", out},
+		} {
+			for family, address := range map[int]string{4: "10.77.0.1", 6: "[fd77::1]"} {
+				if c.what == "from a pod" {
+					address = map[int]string{4: "10.77.0.2", 6: "[fd77::2]"}[family]
+				}
+				r := m.run("sh", "-c", fmt.Sprintf(c.script, address))
+				if got := strings.TrimSpace(string(r.Stdout)) == c.text; got != c.want {
+					t.Errorf("%s %s over IPv%d: %v, want %t", when, c.what, family, r, c.want)
+				}
+			}
+		}
+	}
+	reached("at first", f.port, f.out)
+	if f.then != "" {
+		t.Logf("the administrator: %s", m.sh(f.then))
+		before = ""
+		reached("then", true, true)
+	}
+	t.Logf("podrun's log:\n%s", m.sh(
+		"journalctl -u podrun -b --no-pager -o cat | grep -i -E 'warn|nftables' | tail -5 || true"))
+	during := m.sh(othersRules)
+	m.sh("rm /etc/pods/hp.yaml /etc/pods/hn.yaml; systemctl stop podrun; podrun down --all")
+	after := m.sh(othersRules)
+	if before == "" {
+		before = during
+	}
+	if after != before {
+		t.Errorf("rules of others after the pods:\n%s\nbefore:\n%s", after, before)
+	}
+	if got := withoutOurs(during); got != withoutOurs(before) {
+		t.Errorf("rules of others beside pods:\n%s\nbefore:\n%s", got, before)
+	}
+	m.sh(f.down)
+}
+
+// withoutOurs returns the rules without those that podrun documents to add to iptables' chains.
+func withoutOurs(rules string) string {
+	var out []string
+	for line := range strings.Lines(rules) {
+		if !strings.Contains(line, "podrun") {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
+}
