@@ -82,7 +82,7 @@ security-check: ## take the defence against each attack away and check that its 
 	@scripts/deps.sh runc busybox dbus-daemon
 	@scripts/security-check.sh $(ONLY)
 
-vm: deb ## test the package on whole machines in qemu, Debian 12 and 13 (root); RUN=TestName, DEBIAN=13, CORE=1 for CI's part
+vm: deb ## test the package on whole machines in qemu, Debian 12 and 13 (root); RUN=TestName, DEBIAN=13, CORE=1 for a part, RECORD=1 writes docs/platforms.md
 	@scripts/deps.sh qemu-system-x86_64 mke2fs mmdebstrap busybox
 	@FLAGS="$(if $(CORE),-short) $(FLAGS)" scripts/vm.sh "$(DEBIAN)" "$(RUN)"
 

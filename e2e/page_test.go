@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestPage: in Debian's Chromium the pages show what pods are, to whoever looks or listens. One pod ticks and one fails, both

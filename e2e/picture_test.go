@@ -35,12 +35,9 @@ func (s *sight) pictures(t *testing.T) {
 		for _, scheme := range []string{"light", "dark"} {
 			b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 			for _, width := range []int{390, 1280, 2560} {
-				b.size(width, 800)
-				b.open(s.address + path)
-				b.until("document.getElementById('state').textContent", "Shown as it is now.")
-				b.until(plain, "done")
 				one := fmt.Sprintf("%s-%s-%d", name, scheme, width)
-				got := cells(b.picture(one))
+				b.size(width, 800)
+				got := s.cellsOf(path, one)
 				file := filepath.Join("testdata", "pictures", one+".png")
 				if os.Getenv("PODRUN_UPDATE") == "1" {
 					out, err := os.Create(file)
@@ -54,7 +51,13 @@ func (s *sight) pictures(t *testing.T) {
 				want, err := png.Decode(in)
 				must(t, err)
 				must(t, in.Close())
-				if part := differs(got, want); part > 0.2 {
+				part := differs(got, want)
+				// What passes, such as a check that fails on a busy machine, is not there when the page is opened again.
+				for try := 0; part > 0.2 && try < 2; try++ {
+					t.Logf("%s: %.1f %% of what is drawn looks different: %q", one, part*100, b.text("document.body.innerText"))
+					part = differs(s.cellsOf(path, one), want)
+				}
+				if part > 0.2 {
 					b.picture("differs-" + one)
 					t.Errorf("%s: %.1f %% of what is drawn looks different", one, part*100)
 				}
@@ -62,6 +65,14 @@ func (s *sight) pictures(t *testing.T) {
 		}
 	}
 	b.size(1200, 800)
+}
+
+// cellsOf opens a page and returns its picture, without what changes from run to run.
+func (s *sight) cellsOf(path, name string) *image.Gray {
+	s.b.open(s.address + path)
+	s.b.until("document.getElementById('state').textContent", "Shown as it is now.")
+	s.b.until(plain, "done")
+	return cells(s.b.picture(name))
 }
 
 // cells returns a picture in grey, each pixel the mean of a cell.

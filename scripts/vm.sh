@@ -6,6 +6,10 @@ cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo "building a Debian for virtual machines needs root: sudo make vm" >&2; exit 1; }
 
 deb=$(ls -t bin/podrun_*.deb | head -1)
+if [ "${RECORD-}" = 1 ]; then
+	mkdir -p vm/testdata/platforms
+	export PODRUN_VM_RECORD=$PWD/vm/testdata/platforms
+fi
 export PODRUN_VM=1 PODRUN_VM_DEB=$PWD/$deb CGO_ENABLED=${CGO_ENABLED:-0}
 for debian in $1; do
 	begin=$SECONDS
@@ -14,3 +18,6 @@ for debian in $1; do
 	echo "== virtual machines: Debian $debian, ready after $((SECONDS - begin)) s"
 	go test ./vm -count=1 -timeout 60m -v -run "${2:-.}" ${FLAGS-}
 done
+if [ "${RECORD-}" = 1 ]; then
+	PODRUN_VM='' PODRUN_UPDATE=1 go test ./vm -count=1 -run '^TestPlatforms$'
+fi
