@@ -74,7 +74,7 @@ func seesOwnUsers(t *testing.T, m *machine, pod string, systems []string) int {
 		t.Fatalf("%s: its users are %v", pod, ids)
 	}
 	want("groups", strings.Join(strings.Fields(in("cat /proc/self/gid_map")), " "), strings.Join(ids, " "))
-	want("the config map", in("cat /text/key; stat -Lc %u:%g:%a /text/key"), "value\n0:0:400")
+	want("the config map", in("cat /text/key; echo; stat -Lc %u:%g:%a /text/key"), "value\n0:0:400")
 	for _, s := range append([]string{"empty", "memory"}, systems...) {
 		file := "/v/" + s + "/" + pod
 		want("a file of root's on "+s, in("echo > "+file+"; stat -c %u:%g "+file), "0:0")
