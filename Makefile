@@ -95,7 +95,7 @@ soak: build ## churn pods on real containers for FOR (1h) and see that nothing g
 	PODRUN_E2E=1 PODRUN_SOAK=$(FOR) go test ./e2e -run TestSoak -count=1 -timeout 24h -v
 
 bench: build ## measure podrun against containerd alone (root); UPDATE=1 writes docs/benchmarks.md
-	@scripts/deps.sh runc busybox
+	@scripts/deps.sh runc busybox chromium
 	@scripts/bench.sh
 
 fuzz: ## fuzz each fuzz target for FUZZTIME

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/test"
 )
 
 // The crash matrix: every fault at a random moment of every phase.
@@ -35,9 +37,9 @@ func TestCrashMatrix(t *testing.T) {
 	if !wanted() {
 		t.Skip("end-to-end tests run as root by make e2e or make crash (PODRUN_E2E=1)")
 	}
-	rounds := number(t, "PODRUN_CRASH_ROUNDS", 20)
-	seed := uint64(number(t, "PODRUN_E2E_SEED", int(time.Now().UnixNano()%1e9)))
-	only := number(t, "PODRUN_CRASH_ROUND", -1)
+	rounds := test.Number(t, "PODRUN_CRASH_ROUNDS", 20)
+	seed := uint64(test.Number(t, "PODRUN_E2E_SEED", int(time.Now().UnixNano()%1e9)))
+	only := test.Number(t, "PODRUN_CRASH_ROUND", -1)
 	t.Logf("PODRUN_E2E_SEED=%d", seed)
 	var next, passed atomic.Int64
 	t.Run("lanes", func(t *testing.T) {
@@ -63,17 +65,6 @@ func TestCrashMatrix(t *testing.T) {
 		}
 	})
 	t.Logf("%d rounds passed, PODRUN_E2E_SEED=%d", passed.Load(), seed)
-}
-
-func number(t *testing.T, env string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(env)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	must(t, err)
-	return n
 }
 
 // round is one fault in one phase.

@@ -52,7 +52,8 @@ func (s *sight) pictures(t *testing.T) {
 				must(t, err)
 				must(t, in.Close())
 				part := differs(got, want)
-				// What passes, such as a check that fails on a busy machine, is not there when the page is opened again.
+				// On a busy machine one picture of twelve has differed once, and why is not known. A fault of the page is
+				// there each time it is opened; what is not says here what the page said.
 				for try := 0; part > 0.2 && try < 2; try++ {
 					t.Logf("%s: %.1f %% of what is drawn looks different: %q", one, part*100, b.text("document.body.innerText"))
 					part = differs(s.cellsOf(path, one), want)

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/test"
 )
 
 const mounting = `apiVersion: v1
@@ -232,7 +234,7 @@ func TestKilledWithVolumes(t *testing.T) {
 		return strings.Replace(inContainer(manifest(name, "Always", "ln -s "+precious+" /d/out; exec sleep 1d", volumes), mounts,
 			"env: [{name: PASSWORD, valueFrom: {secretKeyRef: {name: login, key: password}}}]"), "HOST", precious, 1)
 	}
-	seed, rounds := number(t, "PODRUN_E2E_SEED", int(time.Now().UnixNano()%1e9)), number(t, "PODRUN_KILL_ROUNDS", 12)
+	seed, rounds := test.Number(t, "PODRUN_E2E_SEED", int(time.Now().UnixNano()%1e9)), test.Number(t, "PODRUN_KILL_ROUNDS", 12)
 	t.Logf("PODRUN_E2E_SEED=%d", seed)
 	random := rand.New(rand.NewSource(int64(seed)))
 	n.write("login.yaml", fmt.Sprintf(password, "w0rd"))

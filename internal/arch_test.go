@@ -115,7 +115,7 @@ var rooms = map[string]room{
 	"internal/cli/agenterror":              {imports: "agent agent/connection agent/owner agent/sources cli embedded reconcile sys/own"},
 	"internal/cli/version":                 {imports: "agent/connection cli/printers"},
 	"internal/cli/images":                  {imports: "status/summary cli cli/printers cli/progress pod runtime runtime/containerd/images sys/fileerror"},
-	"internal/status/contents":             {pure: true},
+	"internal/status/contents":             {pure: true, imports: "pod"},
 	"internal/status/summary":              {pure: true, imports: "pod manifest"},
 	"internal/status/overview":             {imports: "manifest workload workload/cronjobs workload/jobs"},
 	"internal/status/plugins":              {imports: "checkpoint checkpoint/layout device device/plugins pluginregistry volume/csi"},

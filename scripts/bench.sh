@@ -30,6 +30,8 @@ measure() {
 PODRUN_E2E=1 PODRUN_SCALE=${SCALE:-1 10 50 200 500} go test ./e2e -run '^TestScale$' -count=1 -timeout 60m -parallel 1 -v | measure
 grep -q '^| 1 |' "$rows" || { echo "the scale was not measured" >&2; exit 1; }
 if [ "${UPDATE-}" = 1 ]; then bin/bench -rows "$rows" "${args[@]}"; fi
+# The page of 500 pods in a browser.
+PODRUN_E2E=1 PODRUN_SCALE=1 go test ./e2e -run '^TestPageScale$' -count=1 -timeout 20m -v | sed -n 's/^ *\(| .*\)/\1/p'
 
 # What is podrun's own, in virtual time.
 PODRUN_SCALE_FAKE=${SCALE_FAKE:-500 5000} go test ./internal/agent -run '^TestScale$' -count=1 -timeout 20m -v | measure

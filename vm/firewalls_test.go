@@ -57,7 +57,7 @@ func TestHostPortsBesideFirewalls(t *testing.T) {
 		{name: "nftables-drop", up: load("drop"), down: "nft delete table inet own", then: named},
 		{name: "ufw", up: "ufw --force enable; ufw allow 8090/tcp", down: "ufw --force disable", port: true, out: true},
 		{name: "firewalld", up: "systemctl unmask firewalld; systemctl start firewalld; firewall-cmd --add-port=8090/tcp",
-			down: "systemctl stop firewalld", port: true, out: true},
+			down: "systemctl stop firewalld", port: true}, // docs/network.md says that it rejects what pods send
 	} {
 		t.Run(f.name, func(t *testing.T) { besideFirewall(t, m, f) })
 	}

@@ -63,7 +63,7 @@ func (m *machine) record() {
 
 // add adds a test. If the platform has changed, those that passed before are forgotten.
 func (p platform) add(test string, at time.Time) error {
-	name := strings.ToLower(strings.Join(strings.Fields(p.System)[:1], "")) + "-" + numberIn(p.System) + ".json"
+	name := strings.ToLower(strings.Fields(p.System)[0]) + "-" + numberIn(p.System) + ".json"
 	file := filepath.Join(recordsTo(), name)
 	before, err := readPlatform(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

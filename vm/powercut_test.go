@@ -4,20 +4,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/test"
 )
 
 // TestPowerCut: qemu is killed while pods come, change and go. What the guest had not written to its disk is lost.
 // After the next boot a job that had been reported as succeeded still is, and does not run again; the pods of the
 // manifests run; nothing of others is left. PODRUN_VM_SEED chooses the moments, PODRUN_VM_ROUNDS how many there are.
 func TestPowerCut(t *testing.T) {
-	seed, n := numberOf(t, "PODRUN_VM_SEED", 1), numberOf(t, "PODRUN_VM_ROUNDS", 2)
+	seed, n := test.Number(t, "PODRUN_VM_SEED", 1), test.Number(t, "PODRUN_VM_ROUNDS", 2)
 	if testing.Short() {
 		n = min(n, 1)
 	}
@@ -204,15 +204,4 @@ func (c *cutting) check(cut int) {
 		c.t.Errorf("cut %d: %s", cut, got)
 	}
 	c.t.Logf("cut %d: %v; reported: %v", cut, names, c.done)
-}
-
-func numberOf(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	must(t, err)
-	return n
 }

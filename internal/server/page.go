@@ -274,9 +274,11 @@ func (p page) listParts(f rows.Filter) (out parts, err error) {
 		if out.rows[id], err = p.render("row", data.Rows[i]); err != nil {
 			return parts{}, err
 		}
-		heading, err := p.render("heading", data.Rows[i])
-		if err != nil {
-			return parts{}, err
+		heading := ""
+		if data.Rows[i].Heading != "" {
+			if heading, err = p.render("heading", data.Rows[i]); err != nil {
+				return parts{}, err
+			}
 		}
 		out.order += heading + id + "\n"
 		all.WriteString(heading + "\n" + out.rows[id])

@@ -5,6 +5,8 @@ package test
 
 import (
 	"bytes"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -46,4 +48,16 @@ func Eventually(t testing.TB, what string, is func() bool) {
 			t.Fatal("never:", what)
 		}
 	}
+}
+
+// Number returns the number in a variable of the environment, or otherwise if it is not set.
+func Number(t testing.TB, name string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	Must(t, err)
+	return n
 }

@@ -10,7 +10,7 @@ const idle = time.Minute
 // their begin; now is the end of what goes on.
 func LastRun(all []Span, now time.Time) []Span {
 	from, last := 0, time.Time{}
-	again := retry{now, map[of]time.Time{}}
+	again := retry{now, map[containerKey]time.Time{}}
 	for i, s := range all {
 		if again.is(&s) || s.Kind == Waiting {
 			continue

@@ -11,18 +11,18 @@ import (
 // one of them.
 type retry struct {
 	now   time.Time
-	until map[of]time.Time
+	until map[containerKey]time.Time
 }
 
-// of is a container of a pod.
-type of struct {
+// containerKey names a container of a pod.
+type containerKey struct {
 	pod       pod.Key
 	container string
 }
 
 // is reports whether a span is of a retry. Spans must be asked for in the order of their begin.
 func (r *retry) is(s *Span) bool {
-	which := of{s.key(), s.Container}
+	which := containerKey{s.key(), s.Container}
 	if s.Kind == Backoff {
 		r.until[which] = s.until(r.now).Add(idle)
 		return true
@@ -33,16 +33,16 @@ func (r *retry) is(s *Span) bool {
 // WithoutRetries returns spans without what a container was tried again in before its last back-off, whose detail has
 // how many back-offs were left out. all are in the order of their begin; now is the end of what goes on.
 func WithoutRetries(all []Span, now time.Time) (out []Span) {
-	last, backoffs := map[of]int{}, map[of]int{}
+	last, backoffs := map[containerKey]int{}, map[containerKey]int{}
 	for i, s := range all {
 		if s.Kind == Backoff {
-			last[of{s.key(), s.Container}] = i
-			backoffs[of{s.key(), s.Container}]++
+			last[containerKey{s.key(), s.Container}] = i
+			backoffs[containerKey{s.key(), s.Container}]++
 		}
 	}
-	again := retry{now, map[of]time.Time{}}
+	again := retry{now, map[containerKey]time.Time{}}
 	for i, s := range all {
-		which := of{s.key(), s.Container}
+		which := containerKey{s.key(), s.Container}
 		if again.is(&s) && i < last[which] {
 			continue
 		}

@@ -1,10 +1,9 @@
 package detail
 
 import (
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/contents"
 )
 
@@ -23,8 +22,8 @@ type Environment struct {
 // ContentsOf returns what a pod's page shows of its volumes and environment.
 func ContentsOf(p *v1.Pod) Contents {
 	out := Contents{Volumes: contents.Volumes(p)}
-	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		if from, all := contents.Environment(&c); len(from)+len(all) > 0 {
+	for _, c := range pod.AllContainers(p) {
+		if from, all := contents.Environment(c); len(from)+len(all) > 0 {
 			out.Environment = append(out.Environment, Environment{c.Name, from, all})
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 // Field is a field and its value, each as text.
@@ -42,10 +44,8 @@ func Volumes(p *v1.Pod) (out []Volume) {
 				of.Fields = append(of.Fields, Field{title, valueText(fields[name])})
 			}
 		}
-		for _, all := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-			for i := range all {
-				of.Mounts = append(of.Mounts, mounts(&all[i], v.Name)...)
-			}
+		for _, c := range pod.AllContainers(p) {
+			of.Mounts = append(of.Mounts, mounts(c, v.Name)...)
 		}
 		out = append(out, of)
 	}
