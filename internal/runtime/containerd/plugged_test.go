@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
@@ -125,7 +126,9 @@ func TestPlugged(t *testing.T) {
 
 // asking returns a pod whose first container asks for a device of the plugin.
 func asking(name string) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: pod.UID(name)}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: name, UID: pod.UID(name + "-" + rand.Text()), // cgroups are named after it
+	}}
 	for _, c := range []string{"main", "without"} {
 		p.Spec.Containers = append(p.Spec.Containers, v1.Container{
 			Name: c, Image: imageRef, Command: []string{"sh", "-c", runtimetest.Script},
