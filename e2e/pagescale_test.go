@@ -39,6 +39,10 @@ spec:
 `, i, i%7, box, n.path("absent"))
 		}
 		n.write("all.yaml", text.String())
+		b.open("http://" + address + "/")
+		b.until("document.querySelectorAll('#pods > tr[data-pod]').length", strconv.Itoa(count))
+		// Each has been tried: what is measured is the page, not what serve does to start so many.
+		b.until("[...document.querySelectorAll('#pods > tr[data-pod]')].filter((row) => !row.textContent.includes('next attempt')).length === 0", "true")
 		var took []float64
 		for range 5 {
 			b.open("http://" + address + "/")

@@ -50,6 +50,7 @@ function announce() {
 let source;
 function listen() {
 	source?.close();
+	changed.clear();
 	source = new EventSource(document.body.dataset.live);
 	source.onopen = () => say(state, "Shown as it is now.");
 	source.onerror = () => {
@@ -58,18 +59,33 @@ function listen() {
 	};
 	source.onmessage = (event) => {
 		for (const [id, html] of Object.entries(JSON.parse(event.data))) {
-			const was = document.getElementById(id);
-			if (!was) continue;
-			let now = was.cloneNode(false);
-			if (id.startsWith("row:")) { // with the row's own element
-				const parsed = document.createElement("template");
-				parsed.innerHTML = html;
-				now = parsed.content.firstElementChild;
-			} else now.innerHTML = html;
-			patch(was, now);
+			changed.delete(id); // a Map keeps the order of what is new, and what comes last counts
+			changed.set(id, html);
 		}
-		announce();
+		if (!later) update();
 	};
+}
+
+// update shows what has changed, a few milliseconds at a time: while 500 rows change, the page still scrolls and answers keys.
+const changed = new Map();
+let later;
+function update() {
+	later = undefined;
+	const until = performance.now() + 20;
+	for (const [id, html] of changed) {
+		if (performance.now() > until) { later = setTimeout(update); return; }
+		changed.delete(id);
+		const was = document.getElementById(id);
+		if (!was) continue;
+		let now = was.cloneNode(false);
+		if (id.startsWith("row:")) { // with the row's own element
+			const parsed = document.createElement("template");
+			parsed.innerHTML = html;
+			now = parsed.content.firstElementChild;
+		} else now.innerHTML = html;
+		patch(was, now);
+	}
+	announce();
 }
 listen();
 
