@@ -36,7 +36,7 @@ build: shim ## build bin/podrun
 	go build -buildvcs=auto -tags ownshim -ldflags "-s -w$$([ ! -f .git ] || git describe --always --dirty --abbrev=40 --exclude '*' | sed 's/^/ -X podrun.io\/podrun\/internal\/cli\/version.commit=/')" -o bin/podrun .
 
 test: shim ## run all tests; as root also those with real containers
-	@scripts/deps.sh runc busybox dbus-daemon xmllint promtool
+	@scripts/deps.sh runc busybox dbus-daemon xmllint promtool nft iptables-nft cni-plugins
 	@# What is built once for all must not count as a test's time; where it cannot be had, the tests say so.
 	@[ "$$(id -u)" != 0 ] || for kind in stock debian; do scripts/containerd.sh $$kind >/dev/null || true; done
 	@# Real containers on a slow and busy machine take their time.
@@ -44,7 +44,7 @@ test: shim ## run all tests; as root also those with real containers
 
 # What runs whole containerds is left out: their code, not podrun's, would be what is slowed down.
 race: ## run the tests under the race detector
-	@scripts/deps.sh runc busybox gcc dbus-daemon xmllint
+	@scripts/deps.sh runc busybox gcc dbus-daemon xmllint nft iptables-nft cni-plugins
 	@# Each process would sleep for a second at its end; the command's tests start hundreds.
 	GORACE=atexit_sleep_ms=50 CGO_ENABLED=1 go test -p 4 -parallel 6 -race $$(go list ./... | grep -vE '/(hack/bench|e2e|embedded|testcontainerd|testimage|mkimage)$$|/runtime/containerd(/|$$)')
 

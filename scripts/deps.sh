@@ -7,6 +7,7 @@ PATH=$PATH:/usr/sbin:/sbin
 # have TOOL: it is there and of the right kind.
 have() {
 	local path
+	[ "$1" != cni-plugins ] || { test -x /usr/lib/cni/bridge; return; }
 	path=$(command -v "$1") || return 1
 	# A busybox for images must be static: it is alone in them. A dynamic one names its loader up front.
 	[ "$1" != busybox ] || ! head -c 4096 "$path" | grep -qa '/ld-'
@@ -23,6 +24,9 @@ for tool in "$@"; do
 	qemu-system-x86_64) missing+=(qemu-system-x86) ;;
 	mke2fs) missing+=(e2fsprogs) ;;
 	ip) missing+=(iproute2) ;;
+	nft) missing+=(nftables) ;;
+	iptables-nft) missing+=(iptables) ;;
+	cni-plugins) missing+=(containernetworking-plugins) ;;
 	*) missing+=("$tool") ;;
 	esac
 done

@@ -46,8 +46,9 @@ func TestHostPortsBesideFirewalls(t *testing.T) {
 		ip netns exec out busybox httpd -p 7000 -h /tmp/out`)
 	m.sh("systemctl stop podrun")
 	// The rules that podrun's log names, as an administrator would copy them.
-	const named = `journalctl -u podrun -b --no-pager |
-		grep -o 'nft insert rule [a-z0-9]* [a-zA-Z]* [a-zA-Z_]* [io]ifname [a-z0-9]* accept' | sort -u > /tmp/named
+	const named = `journalctl _SYSTEMD_INVOCATION_ID=$(systemctl show -p InvocationID --value podrun) --no-pager |
+		grep -oE 'nft insert rule [a-z0-9]* [a-zA-Z]* [a-zA-Z_]* [io]ifname [a-z0-9]* accept|firewall-cmd [a-z =-]*--add-interface=[a-z0-9]*' |
+		sort -u > /tmp/named
 		[ -s /tmp/named ]; cat /tmp/named; sh -eu /tmp/named`
 	load := func(policy string) string {
 		return fmt.Sprintf("cat > /etc/nftables.conf <<'END'\n"+ownTable+"END\nsystemctl restart nftables", policy)
@@ -57,7 +58,7 @@ func TestHostPortsBesideFirewalls(t *testing.T) {
 		{name: "nftables-drop", up: load("drop"), down: "nft delete table inet own", then: named},
 		{name: "ufw", up: "ufw --force enable; ufw allow 8090/tcp", down: "ufw --force disable", port: true, out: true},
 		{name: "firewalld", up: "systemctl unmask firewalld; systemctl start firewalld; firewall-cmd --add-port=8090/tcp",
-			down: "systemctl stop firewalld", port: true}, // docs/network.md says that it rejects what pods send
+			down: "systemctl stop firewalld", port: true, then: named},
 	} {
 		t.Run(f.name, func(t *testing.T) { besideFirewall(t, m, f) })
 	}

@@ -21,18 +21,25 @@ const (
 	dockerChain   = "DOCKER-USER"
 )
 
-// blockingError reports a firewall chain of the machine that drops the packets that its rules do
+// firewalldTable is firewalld's. It writes the table anew when it is reloaded, so that rules of others there would not last.
+const firewalldTable = "inet firewalld"
+
+// blockingError reports a firewall chain of the machine that drops or rejects the packets that its other rules do
 // not match.
 type blockingError struct{ table, chain, bridge string }
 
 func (e *blockingError) Error() string {
+	if e.table == firewalldTable {
+		return fmt.Sprintf("firewalld rejects what is forwarded; allow it by: firewall-cmd --zone=trusted --add-interface=%s; "+
+			"firewall-cmd --permanent --zone=trusted --add-interface=%s", e.bridge, e.bridge)
+	}
 	return fmt.Sprintf("chain %s of nftables' table %s drops what is forwarded; allow it by: "+
 		"nft insert rule %s %s iifname %s accept; nft insert rule %s %s oifname %s accept",
 		e.chain, e.table, e.table, e.chain, e.bridge, e.table, e.chain, e.bridge)
 }
 
-// acceptForwarded lets packets from and to the bridge pass the machine's own firewall where its policy
-// is to drop: it adds rules to iptables' chains, as iptables itself would write them. It does not
+// acceptForwarded lets packets from and to the bridge pass the machine's own firewall where it drops what
+// no rule accepts: it adds rules to iptables' chains, as iptables itself would write them. It does not
 // change any other firewall; a *blockingError then says which rules are needed.
 func acceptForwarded(bridge string) error {
 	c, err := nftables.New()
@@ -45,7 +52,9 @@ func acceptForwarded(bridge string) error {
 	}
 	var blocked error
 	for _, chain := range chains {
-		if !drops(chain) {
+		if drops, err := drops(c, chain); err != nil {
+			return err
+		} else if !drops {
 			continue
 		}
 		if chain.Table.Family != nftables.TableFamilyINet &&
@@ -72,10 +81,41 @@ func acceptForwarded(bridge string) error {
 	return blocked
 }
 
-// drops reports whether a chain drops forwarded packets that none of its rules matches.
-func drops(c *nftables.Chain) bool {
-	return c.Hooknum != nil && *c.Hooknum == *nftables.ChainHookForward && c.Type == nftables.ChainTypeFilter &&
-		c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
+// drops reports whether a chain drops or rejects forwarded packets that none of its rules accepts: by its policy, or by
+// a last rule for all of them.
+func drops(c *nftables.Conn, chain *nftables.Chain) (bool, error) {
+	if chain.Hooknum == nil || *chain.Hooknum != *nftables.ChainHookForward || chain.Type != nftables.ChainTypeFilter {
+		return false, nil
+	}
+	if chain.Policy != nil && *chain.Policy == nftables.ChainPolicyDrop {
+		return true, nil
+	}
+	rules, err := c.GetRules(chain.Table, chain)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil // it has just been removed
+	}
+	if err != nil {
+		return false, fmt.Errorf("listing the rules of chain %s: %w", chain.Name, err)
+	}
+	return len(rules) > 0 && dropsAll(rules[len(rules)-1]), nil
+}
+
+// dropsAll reports whether a rule drops or rejects each packet that comes to it.
+func dropsAll(r *nftables.Rule) bool {
+	for _, e := range r.Exprs {
+		switch e := e.(type) {
+		case *expr.Counter, *expr.Log:
+		case *expr.Reject:
+			return true
+		case *expr.Verdict:
+			return e.Kind == expr.VerdictDrop
+		case *expr.Target: // of iptables
+			return e.Name == "REJECT"
+		default:
+			return false // it matches some only
+		}
+	}
+	return false
 }
 
 // bestChain returns Docker's chain for users' rules if there is one, because Docker evaluates it

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os/exec"
 	"strings"
@@ -49,6 +50,9 @@ func TestForwardDrop(t *testing.T) {
 		"Docker's": {"iptables-nft -P FORWARD DROP; iptables-nft -N DOCKER-USER; iptables-nft -A FORWARD -j DOCKER-USER; iptables-nft -A DOCKER-USER -j RETURN",
 			"-A FORWARD -j DOCKER-USER\n-A DOCKER-USER -o BRIDGE -j ACCEPT\n-A DOCKER-USER -i BRIDGE -j ACCEPT\n-A DOCKER-USER -j RETURN",
 			"-A FORWARD -j DOCKER-USER\n-A DOCKER-USER -j RETURN"},
+		"a last rule": {"iptables-nft -A FORWARD -i other -j ACCEPT; iptables-nft -A FORWARD -j REJECT --reject-with icmp-host-prohibited",
+			"-A FORWARD -o BRIDGE -j ACCEPT\n-A FORWARD -i BRIDGE -j ACCEPT\n-A FORWARD -i other -j ACCEPT\n-A FORWARD -j REJECT --reject-with icmp-host-prohibited",
+			"-A FORWARD -i other -j ACCEPT\n-A FORWARD -j REJECT --reject-with icmp-host-prohibited"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			host, pod, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
@@ -79,26 +83,42 @@ func TestForwardDrop(t *testing.T) {
 	}
 }
 
-// TestOtherFirewall: an administrator's own firewall is not changed, and podrun logs which rules it
-// needs.
+// TestOtherFirewall: an administrator's own firewall is not changed, and podrun logs what it needs.
 func TestOtherFirewall(t *testing.T) {
-	host, pod := nettest.NewNS(t), nettest.NewNS(t)
-	if err := nettest.Try(host, exec.Command("nft", "list", "ruleset").Run); err != nil {
+	if err := exec.Command("nft", "--version").Run(); err != nil {
 		t.Skipf("needs nft: %v", err)
 	}
-	const table = "table inet mine {\n\tchain forward {\n\t\ttype filter hook forward priority filter; policy drop;\n\t}\n}\n"
+	const base = "\t\ttype filter hook forward priority filter"
+	added := "chain forward of nftables' table inet mine drops what is forwarded; allow it by: " +
+		"nft insert rule inet mine forward iifname BRIDGE accept; nft insert rule inet mine forward oifname BRIDGE accept"
+	for name, c := range map[string]struct{ table, chain, rules, want string }{
+		"policy":            {"mine", "forward", "; policy drop;\n", added},
+		"last rule drops":   {"mine", "forward", "; policy accept;\n\t\tiifname \"x\" accept\n\t\tcounter drop\n", added},
+		"last rule rejects": {"mine", "forward", "; policy accept;\n\t\tlog prefix \"no: \" reject with icmpx admin-prohibited\n", added},
+		"firewalld": {"firewalld", "filter_FORWARD",
+			" + 10; policy accept;\n\t\tct state { established, related } accept\n\t\treject with icmpx admin-prohibited\n",
+			"firewall-cmd --zone=trusted --add-interface=BRIDGE; firewall-cmd --permanent --zone=trusted --add-interface=BRIDGE"},
+		"drops some":    {"mine", "forward", "; policy accept;\n\t\tiifname \"x\" drop\n", ""},
+		"drops earlier": {"mine", "forward", "; policy accept;\n\t\tiifname \"x\" drop\n\t\taccept\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testOtherFirewall(t, fmt.Sprintf("table inet %s {\n\tchain %s {\n%s%s\t}\n}\n", c.table, c.chain, base, c.rules), c.want)
+		})
+	}
+}
+
+func testOtherFirewall(t *testing.T, table, want string) {
+	host, pod := nettest.NewNS(t), nettest.NewNS(t)
 	command(t, host, "nft -f - <<'EOF'\n"+table+"EOF")
 	var said bytes.Buffer
 	br := New(Options{Dirs: layout.Dirs{Run: t.TempDir()}, Log: slog.New(slog.NewTextHandler(&said, nil))})
 	nettest.MustSetup(t, host, br, "a", pod)
 	rec, _ := br.records.Load()
-	for _, want := range []string{"chain forward of nftables' table inet mine drops", "nft insert rule inet mine forward iifname " + rec.Bridge + " accept"} {
-		if !strings.Contains(said.String(), want) {
-			t.Errorf("no %q in %s", want, said.String())
-		}
+	if want = strings.ReplaceAll(want, "BRIDGE", rec.Bridge); !strings.Contains(said.String(), want) || want == "" && said.Len() > 0 {
+		t.Errorf("said %s, want %q", said.String(), want)
 	}
 	nettest.Teardown(t, host, br, "a")
-	if got := command(t, host, "nft list ruleset"); got != table {
+	if got := command(t, host, "nft -s list ruleset"); got != table {
 		t.Errorf("afterwards:\n%s", got)
 	}
 }
