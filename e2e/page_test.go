@@ -180,7 +180,7 @@ func (s *sight) goesOn(t *testing.T) {
 	// On a telephone nothing is beside the screen, and the reason is under the name.
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 360, "height": 700, "deviceScaleFactor": 2, "mobile": true}, nil)
 	b.until("[...document.querySelectorAll('.scroll')].every((e) => e.scrollWidth <= e.clientWidth) + ' ' + document.documentElement.scrollWidth", "true 360")
-	b.until("document.querySelector('tr[data-pod=sick-n] > th').innerText", "c: ")
+	b.until("document.querySelector('tr[data-pod=sick-n] > .reason').innerText", "c: ")
 	b.picture("telephone")
 	b.call("Emulation.clearDeviceMetricsOverride", map[string]any{}, nil)
 

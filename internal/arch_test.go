@@ -126,7 +126,7 @@ var rooms = map[string]room{
 	"internal/timeline/day":                {imports: "manifest manifest/edits pod"},
 	"internal/server/rows":                 {imports: "server/sparkline status/summary workload"},
 	"internal/server/chart":                {pure: true, imports: "timeline timeline/day"},
-	"internal/server/detail":               {imports: "manifest manifest/changes manifest/edits manifest/minimal manifest/rollback pod status/contents status/summary workload/revisions"},
+	"internal/server/detail":               {imports: "manifest manifest/changes manifest/edits manifest/minimal manifest/rollback pod status/contents status/summary sys/memo workload/revisions"},
 	"internal/event":                       {imports: "pod checkpoint/layout sys sys/errtext sys/excerpt", pureFiles: "record.go"},
 	"internal/probe":                       {imports: "pod oci/env runtime sys/excerpt", pureFiles: "tally.go"},
 	"internal/reconcile":                   {imports: "pod plan manifest reconcile/admission reconcile/eviction reconcile/execute reconcile/lifecycle reconcile/publish reconcile/pull reconcile/record reconcile/revision relist runtime timeline", pureFiles: "next.go"},

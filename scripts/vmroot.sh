@@ -17,6 +17,7 @@ esac
 # What podrun needs and recommends, Debian's containerd, and what the tests use.
 packages=systemd,systemd-sysv,dbus,libpam-systemd,udev,kmod,linux-image-cloud-amd64,runc,containerd,ca-certificates
 packages+=,busybox-static,iproute2,nftables,apparmor,procps,e2fsprogs,xfsprogs,btrfs-progs,ufw,firewalld
+packages+=,nfs-kernel-server,selinux-policy-default,policycoreutils,selinux-utils
 
 cache=${PODRUN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podrun}
 mkdir -p "$cache"
@@ -42,7 +43,7 @@ if [ ! -f "$dir/disk.img" ]; then
 	mkdir -p "$root/vm"
 	ln -sf /dev/null "$root/etc/systemd/system/containerd.service"
 	for unit in systemd-timesyncd.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer \
-		e2scrub_all.timer e2scrub_reap.service fstrim.timer getty.target firewalld.service ufw.service; do
+		e2scrub_all.timer e2scrub_reap.service fstrim.timer getty.target firewalld.service ufw.service nfs-server.service; do
 		ln -sf /dev/null "$root/etc/systemd/system/$unit"
 	done
 	# The agent of the tests is on the second disk. It depends on neither D-Bus nor a network.

@@ -31,6 +31,7 @@ const (
 type machine struct {
 	t       *testing.T
 	dir     string
+	kernel  string // more parameters of the kernel, from the next start on
 	qemu    *exec.Cmd
 	off     chan struct{} // closed when qemu has ended
 	port    net.Conn
@@ -49,6 +50,7 @@ func boot(t *testing.T, disk string) *machine {
 	must(t, os.MkdirAll(m.dir, 0o700))
 	t.Cleanup(func() { must(t, os.RemoveAll(m.dir)) })
 	must(t, run("cp", "--sparse=always", disk, m.path("disk.img")))
+	must(t, run("truncate", "--size=1G", m.path("blank.img")))
 	m.start()
 	t.Cleanup(m.stop)
 	return m
@@ -60,7 +62,7 @@ func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
 func (m *machine) start() {
 	m.t.Helper()
 	began := time.Now()
-	m.qemu, m.off = exec.Command("qemu-system-x86_64", arguments(m.dir)...), make(chan struct{})
+	m.qemu, m.off = exec.Command("qemu-system-x86_64", m.arguments()...), make(chan struct{})
 	started := make(chan error)
 	go func() {
 		// The kernel ends qemu with the thread that started it.
@@ -89,18 +91,18 @@ func (m *machine) start() {
 }
 
 // arguments are qemu's. A reboot is real: the machine goes on in the same qemu. A kernel that panics boots again: without
-// KVM, one that changes its own code while it boots on two processors sometimes does.
-func arguments(dir string) []string {
-	in := func(name string) string { return filepath.Join(dir, name) }
+// KVM, one that changes its own code while it boots on two processors sometimes does. /dev/vdc is blank.
+func (m *machine) arguments() []string {
 	args := append([]string{"-machine", "q35"}, strings.Fields(accelerator())...)
 	return append(args, "-m", "2048", "-smp", "2", "-display", "none", "-monitor", "none", "-nic", "none",
-		"-chardev", "file,id=console,append=on,path="+in("console"), "-serial", "chardev:console",
+		"-chardev", "file,id=console,append=on,path="+m.path("console"), "-serial", "chardev:console",
 		"-kernel", filepath.Join(setup.image, "vmlinuz"), "-initrd", filepath.Join(setup.image, "initrd"),
-		"-append", "root=/dev/vda rw console=ttyS0 systemd.show_status=0 edd=off panic=1",
-		"-drive", "if=virtio,format=raw,file="+in("disk.img"),
+		"-append", "root=/dev/vda rw console=ttyS0 systemd.show_status=0 edd=off panic=1 "+m.kernel,
+		"-drive", "if=virtio,format=raw,file="+m.path("disk.img"),
 		"-drive", "if=virtio,format=raw,readonly=on,file="+setup.cargo,
+		"-drive", "if=virtio,format=raw,file="+m.path("blank.img"),
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
-		"-chardev", "socket,id=agent,server=on,wait=off,path="+in("agent.sock"),
+		"-chardev", "socket,id=agent,server=on,wait=off,path="+m.path("agent.sock"),
 		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name="+portName)
 }
 

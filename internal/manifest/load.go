@@ -77,7 +77,7 @@ func (e FieldError) Error() string {
 	if e.Field != "" {
 		b.WriteString(": " + e.Field)
 	}
-	return b.String() + ": " + e.Message
+	return strings.ReplaceAll(b.String()+": "+e.Message, "\n", `\n`) // a name may have one
 }
 
 // InvalidError has all errors of a manifest, in the order of lines.

@@ -119,3 +119,12 @@ func TestInvalidManifests(t *testing.T) {
 		})
 	}
 }
+
+// TestOneLine: an error is one line, whatever names a manifest has.
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	_, err := Load([]byte("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n\"x\\n[+]b.yaml: ok\": 2\n"), options("/a.yaml"))
+	if err == nil || err.Error() != `/a.yaml:4: x\n[+]b.yaml: ok: unknown field` {
+		t.Errorf("got %v", err)
+	}
+}

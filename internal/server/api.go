@@ -26,6 +26,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/stats"
 	"podrun.io/podrun/internal/stats/history"
+	"podrun.io/podrun/internal/status/summary"
 	"podrun.io/podrun/internal/timeline"
 )
 
@@ -216,9 +217,10 @@ func checks(w http.ResponseWriter, r *http.Request, all []Check, failed int) {
 	}
 }
 
-// oneLine keeps the text of a check on one line, so that no text can look like another check.
+// oneLine keeps the text of a check on one line, so that no text can look like another check, or control a terminal.
 func oneLine(err error) string {
-	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
+	return summary.Plain(strings.Join(lines, "; "))
 }
 
 func pods(w http.ResponseWriter, o Options, items []v1.Pod, err error) {

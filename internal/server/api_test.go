@@ -108,7 +108,7 @@ func handler(n fakeNode) http.Handler {
 
 func TestAnswers(t *testing.T) {
 	good := []Check{{Name: "relist"}, {Name: "manifests"}}
-	bad := []Check{{Name: "relist"}, {Name: "manifests", Err: errors.New("a.yaml:1: no\n[+]b.yaml ok")}}
+	bad := []Check{{Name: "relist"}, {Name: "manifests", Err: errors.New("a.yaml:1: no\n[+]b.yaml\x1b[2J ok")}}
 	two := v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-n", Namespace: "default"},
 		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "a"}, {Name: "b"}}},
@@ -122,9 +122,9 @@ func TestAnswers(t *testing.T) {
 	}{
 		{"healthy", "GET", "/healthz", fakeNode{health: good}, 200, "ok"},
 		{"healthy, at length", "GET", "/healthz?verbose", fakeNode{health: good}, 200, "[+]relist ok\n[+]manifests ok\nhealthz check passed\n"},
-		{"unhealthy", "GET", "/healthz", fakeNode{health: bad, ready: good}, 500, "[+]relist ok\n[-]manifests failed: a.yaml:1: no; [+]b.yaml ok\nhealthz check failed\n"},
+		{"unhealthy", "GET", "/healthz", fakeNode{health: bad, ready: good}, 500, "[+]relist ok\n[-]manifests failed: a.yaml:1: no; [+]b.yaml\\x1b[2J ok\nhealthz check failed\n"},
 		{"ready", "GET", "/readyz", fakeNode{ready: good, health: bad}, 200, "ok"},
-		{"not ready", "GET", "/readyz", fakeNode{ready: bad}, 503, "[+]relist ok\n[-]manifests failed: a.yaml:1: no; [+]b.yaml ok\nreadyz check failed\n"},
+		{"not ready", "GET", "/readyz", fakeNode{ready: bad}, 503, "[+]relist ok\n[-]manifests failed: a.yaml:1: no; [+]b.yaml\\x1b[2J ok\nreadyz check failed\n"},
 		{"one left out", "GET", "/readyz?exclude=manifests", fakeNode{ready: bad}, 200, "ok"},
 		{"metrics", "GET", "/metrics", fakeNode{}, 200, "a_metric 1\n"},
 		{"resource metrics", "GET", "/metrics/resource", fakeNode{}, 200, "taken 1\n"},

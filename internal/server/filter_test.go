@@ -95,7 +95,7 @@ func TestFilter(t *testing.T) {
 		"state=unwell":                            "web-n starting",
 		"state=well":                              "running",
 		"state=ended":                             "ended",
-		"state=other":                             "",
+		"state=other":                             "web-n ended running starting",
 		"namespace=other":                         "running",
 		"namespace=none":                          "",
 		"search=CRASH+oomk":                       "web-n",

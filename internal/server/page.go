@@ -19,6 +19,7 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/server/chart"
+	"podrun.io/podrun/internal/server/detail"
 	"podrun.io/podrun/internal/server/rows"
 	"podrun.io/podrun/internal/server/sparkline"
 	"podrun.io/podrun/internal/status/overview"
@@ -36,10 +37,11 @@ type page struct {
 	o    Options
 	text *template.Template
 	// policy is the Content-Security-Policy: a page uses its own style and script and no others.
-	policy  string
-	slots   streamSlots
-	courses *sparkline.Courses
-	used    *used
+	policy    string
+	slots     streamSlots
+	courses   *sparkline.Courses
+	used      *used
+	manifests *detail.Manifests
 }
 
 // usedFor is how long what pods use now is shown: to read it costs more than all else of a page.
@@ -83,7 +85,8 @@ func newPage(o Options, slots streamSlots) page {
 	})
 	return page{
 		o: o, slots: slots, courses: &sparkline.Courses{History: o.History}, used: &used{node: o.Node},
-		text: template.Must(text.ParseFS(pageFiles, "page/*.html")),
+		manifests: detail.NewManifests(),
+		text:      template.Must(text.ParseFS(pageFiles, "page/*.html")),
 		policy: "default-src 'none'; style-src " + hashOf(style) + "; script-src " + hashOf(script) +
 			"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 	}

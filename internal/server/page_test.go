@@ -181,9 +181,8 @@ func TestPages(t *testing.T) {
 	const escaped = `&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J`
 	for path, wants := range map[string][]string{
 		"/": {
-			`class="ill" data-pod="web-n" data-state="CrashLoopBackOff"><td class="wide">default</td><th scope="row"><a id="default/web-n" href="pod/default/web-n">web-n</a>` +
-				`<div class="narrow">c: CrashLoopBackOff: ` + escaped + `</div></th>`,
-			`<td class="state">CrashLoopBackOff</td><td class="number">0/1</td><td class="number">3</td><td class="number wide"></td><td class="text wide">c: CrashLoopBackOff: ` + escaped + `</td>`,
+			`class="ill" data-pod="web-n" data-state="CrashLoopBackOff"><td class="wide">default</td><th scope="row"><a id="default/web-n" href="pod/default/web-n">web-n</a></th>`,
+			`<td class="state">CrashLoopBackOff</td><td class="number">0/1</td><td class="number">3</td><td class="number wide"></td><td class="text reason">c: CrashLoopBackOff: ` + escaped + `</td>`,
 			`href="pod/default/web-n?container=first#log"`, `<td class="wide widest">10.0.0.7</td>`, "/etc/pods/&#34;&gt;&lt;img src=x&gt;.yaml",
 		},
 		"/pod/default/web-n": {

@@ -85,7 +85,7 @@ func (p page) linesOf(uid string) (out []lineRow) {
 // addMore adds what only the page of one pod shows.
 func (p page) addMore(d *podData, of *v1.Pod, r *http.Request, now time.Time) {
 	d.Lines = p.linesOf(d.UID)
-	d.Chart, d.Written = p.chartOf(of, now), detail.ManifestOf(p.o.Node.Desired(), of)
+	d.Chart, d.Written = p.chartOf(of, now), p.manifests.Of(p.o.Node.Desired(), of)
 	d.Inside = detail.ContentsOf(of)
 	results := p.o.Node.ProbeResults(types.UID(d.UID))
 	for i := range d.Of {

@@ -43,7 +43,7 @@ func Path(all []Span, now time.Time) {
 		all[at].Critical = true
 		begin, before := all[at].Begin, -1
 		for i, s := range all {
-			if s.Kind == Waiting || s.Critical || s.until(now).After(begin) && !starts(s, all[at]) {
+			if s.Kind == Waiting || s.Critical || s.until(now).After(begin) && !leads(s, all[at]) {
 				continue
 			}
 			if before < 0 || s.until(now).After(all[before].until(now)) {
@@ -59,12 +59,14 @@ func Path(all []Span, now time.Time) {
 	}
 }
 
-// starts reports that s is the start of the container whose run or probe is next. A start ends a little after what it
-// starts has begun.
-func starts(s, next Span) bool {
-	return s.Kind == Start && (next.Kind == Run || next.Kind == Probe) &&
-		s.key() == next.key() && s.Container == next.Container && !s.Begin.After(next.Begin) && s.End != nil &&
-		!next.Begin.After(*s.End)
+// leads reports that s led to next although it ended later: the start of a container ends a little after what it starts
+// has begun, and the end of a back-off is seen a little after it.
+func leads(s, next Span) bool {
+	if s.key() != next.key() || s.Container != next.Container || s.Begin.After(next.Begin) || s.End == nil {
+		return false
+	}
+	return s.Kind == Start && (next.Kind == Run || next.Kind == Probe) && !next.Begin.After(*s.End) ||
+		s.Kind == Backoff && s.End.Sub(next.Begin) < gap
 }
 
 // gap is the shortest time of waiting that is marked: a shorter one is the work of podrun between two actions.

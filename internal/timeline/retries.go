@@ -30,8 +30,8 @@ func (r *retry) is(s *Span) bool {
 	return s.Begin.Before(r.until[which])
 }
 
-// WithoutRetries returns spans without what a container was tried again in before its last back-off, whose detail has
-// how many back-offs were left out. all are in the order of their begin; now is the end of what goes on.
+// WithoutRetries returns spans without what a container was tried again in between its first back-off and its last,
+// whose detail has how many there were. all are in the order of their begin; now is the end of what goes on.
 func WithoutRetries(all []Span, now time.Time) (out []Span) {
 	last, backoffs := map[containerKey]int{}, map[containerKey]int{}
 	for i, s := range all {
@@ -47,7 +47,7 @@ func WithoutRetries(all []Span, now time.Time) (out []Span) {
 			continue
 		}
 		if n := backoffs[which] - 1; s.Kind == Backoff && n > 0 {
-			s.Detail += fmt.Sprintf(" (after %d others)", n)
+			s.Detail = fmt.Sprintf("(the last of %d) ", n+1) + s.Detail
 		}
 		out = append(out, s)
 	}

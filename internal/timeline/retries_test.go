@@ -23,7 +23,7 @@ func TestSickNode(t *testing.T) {
 		t.Errorf("the last run begins with %+v, %d spans", s, len(last))
 	}
 	shown := WithoutRetries(last, now)
-	if len(shown) != 3 || shown[2].Detail != " (after 16 others)" || shown[2].End != nil {
+	if len(shown) != 3 || shown[2].Detail != "(the last of 17) " || shown[2].End != nil {
 		t.Errorf("shown are %+v", shown)
 	}
 	if shown = WithoutRetries(all[:6], now); len(shown) != 6 {

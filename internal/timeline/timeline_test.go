@@ -71,6 +71,11 @@ func TestPath(t *testing.T) {
 	if got := critical(all); !slices.Equal(got, want) {
 		t.Errorf("critical:\n%q, want\n%q", got, want)
 	}
+	// A back-off's end is seen a millisecond after what followed it has begun.
+	pulls := []Span{span("a", "c", Pull, 0, 1), span("a", "c", Backoff, 1, 11.001), span("a", "c", Pull, 11, 12), span("a", "c", Backoff, 12, -1)}
+	if Path(pulls, zero.Add(20*time.Second)); len(critical(pulls)) != 4 {
+		t.Errorf("critical: %q", critical(pulls))
+	}
 	empty := []Span{span("a", "", Sandbox, 1, 1), span("b", "", Sandbox, 1, 1)}
 	Path(empty, zero) // ends
 	Path(nil, zero)

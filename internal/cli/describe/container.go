@@ -97,7 +97,7 @@ func (d *Printer) probes(c v1.Container, s *v1.ContainerStatus, records []event.
 		}
 		d.line(4, p.kind, probeText(p.probe))
 		if s != nil && s.State.Running != nil {
-			d.line(6, "Last Result", lastResult(p.kind, s, records, now))
+			d.line(6, "Last Result", lastResult(p.kind, p.probe, s, records, now))
 		}
 	}
 }
@@ -127,9 +127,9 @@ func probeText(p *v1.Probe) string {
 		p.TimeoutSeconds, p.PeriodSeconds, p.SuccessThreshold, p.FailureThreshold)
 }
 
-// lastResult says what a probe of a running container found last: the status says whether it succeeds, the events
-// why it does not.
-func lastResult(kind string, s *v1.ContainerStatus, records []event.Record, now time.Time) string {
+// lastResult says what a probe of a running container found last: the status says whether it succeeds, the events, of
+// which each failure is one, why it does not.
+func lastResult(kind string, p *v1.Probe, s *v1.ContainerStatus, records []event.Record, now time.Time) string {
 	var last event.Record
 	for _, r := range records {
 		if r.Container == s.Name && r.Reason == "Unhealthy" && strings.HasPrefix(r.Message, kind+" probe ") &&
@@ -143,6 +143,9 @@ func lastResult(kind string, s *v1.ContainerStatus, records []event.Record, now 
 		return "success"
 	case kind != "Startup" && !started:
 		return "none: the container has not started up"
+	case kind == "Liveness" && !last.Last.IsZero() &&
+		now.Sub(last.Last) > 2*time.Duration(p.PeriodSeconds+p.TimeoutSeconds)*time.Second:
+		return fmt.Sprintf("no failure since the one %s ago: %s", printers.Age(last.Last, now), last.Message)
 	case !last.Last.IsZero():
 		return fmt.Sprintf("%s ago: %s", printers.Age(last.Last, now), last.Message)
 	case kind == "Liveness":

@@ -32,11 +32,12 @@ func TestLastResult(t *testing.T) {
 		"another container's":  {"Readiness", true, false, []event.Record{failed("Readiness", "b", time.Second)}, "none yet"},
 		"another probe's":      {"Liveness", true, false, []event.Record{failed("Readiness", "app", time.Second)}, "no failure since the container started"},
 		"of an earlier start":  {"Liveness", true, true, []event.Record{failed("Liveness", "app", time.Hour)}, "no failure since the container started"},
-		"failed since it runs": {"Liveness", true, true, []event.Record{failed("Liveness", "app", time.Minute)}, "60s ago: Liveness probe failed: x"},
+		"failed since it runs": {"Liveness", true, true, []event.Record{failed("Liveness", "app", time.Minute)}, "no failure since the one 60s ago: Liveness probe failed: x"},
+		"failed just now":      {"Liveness", true, true, []event.Record{failed("Liveness", "app", 20*time.Second)}, "20s ago: Liveness probe failed: x"},
 	} {
 		s := &v1.ContainerStatus{Name: "app", Started: &c.started, Ready: c.ready,
 			State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-30 * time.Minute))}}}
-		if got := lastResult(c.kind, s, c.records, now); got != c.want {
+		if got := lastResult(c.kind, &v1.Probe{PeriodSeconds: 10, TimeoutSeconds: 1}, s, c.records, now); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

@@ -25,9 +25,9 @@ const Help = "timeline shows what the last start of pods spent its time on: pull
 	"terminal, or 80 characters; -o json has whole texts, and the waiting that the drawings leave out because nothing\n" +
 	"is known of it.\n\n" +
 	"It shows what came after the last minute in which nothing went on but waiting and retries: a boot, a roll-out or\n" +
-	"a restart. Of what a container was tried again in, the drawings have what came after the last back-off. With a POD\n" +
-	"it is the last start of that pod. serve keeps this in memory: it must run, and what came before its own start is\n" +
-	"not known. podrun once --timeline writes the same for a run of once."
+	"a restart. Of a container that is tried again and again, the drawings have the tries before its first back-off, and\n" +
+	"what came after the last one. With a POD it is the last start of that pod. serve keeps this in memory: it must run, and\n" +
+	"what came before its own start is not known. podrun once --timeline writes the same for a run of once."
 
 // Options are the options of Show.
 type Options struct {

@@ -12,8 +12,8 @@ type fit struct {
 const (
 	figures = len("CPU(cores)   MEMORY(bytes)")
 	gapped  = 3 // spaces between two columns
-	// fewest is how many columns a line has at least: those of its title.
-	fewest = len("MEMORY(recent)")
+	// fewest is how many columns a line has at least.
+	fewest = 8
 	// shortest is how many characters of a pod's name there are at least beside lines.
 	shortest = 20
 )

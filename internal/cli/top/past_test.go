@@ -50,8 +50,8 @@ func TestHour(t *testing.T) {
 		"an hour, and seldom looked": {360, 3 * time.Minute, 0, "each measured over 3m0s, the last 30 times", -1, -1, 0},
 	} {
 		p := hourOf(end, c.count).past(c.interval)
-		if p.column != c.column || !strings.Contains(p.about(c.interval), c.about) {
-			t.Errorf("%s: column %s, %q", name, p.column, p.about(c.interval))
+		if p.column != c.column || !strings.Contains(p.about(c.interval, fit{columns: samples}), c.about) {
+			t.Errorf("%s: column %s, %q", name, p.column, p.about(c.interval, fit{columns: samples}))
 			continue
 		}
 		if c.at < 0 {

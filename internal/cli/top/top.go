@@ -174,7 +174,7 @@ func Print(out io.Writer, all []Usage, kept *past, l fit, f Options) error {
 	if !f.NoHeaders {
 		used := []string{"CPU(cores)", "MEMORY(bytes)"}
 		if kept != nil && l.columns > 0 {
-			used = []string{"CPU(cores)", "CPU(recent)", "MEMORY(bytes)", "MEMORY(recent)"}
+			used = []string{"CPU(cores)", "RECENT", "MEMORY(bytes)", "RECENT"}
 		}
 		add("NAMESPACE", "POD", "NAME", used...)
 	}

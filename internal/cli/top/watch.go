@@ -37,12 +37,13 @@ func watch(ctx context.Context, to cli.Streams, pods func() ([]*v1.Pod, error), 
 		now := time.Now()
 		kept.remember(running, now)
 		var text strings.Builder
-		fmt.Fprintf(&text, "%s, %s\n", now.Format(time.TimeOnly), kept.about(o.Interval))
 		width := 0
 		if size != nil {
 			width, _ = size()
 		}
-		if err := printTable(&text, running, kept, fitOf(running, width, o), o); err != nil {
+		l := fitOf(running, width, o)
+		fmt.Fprintf(&text, "%s, %s\n", now.Format(time.TimeOnly), kept.about(o.Interval, l))
+		if err := printTable(&text, running, kept, l, o); err != nil {
 			return err
 		}
 		if err := show(to.Out, text.String(), size); err != nil {
@@ -52,7 +53,10 @@ func watch(ctx context.Context, to cli.Streams, pods func() ([]*v1.Pod, error), 
 }
 
 // about says what the figures and the lines are.
-func (p *past) about(interval time.Duration) string {
+func (p *past) about(interval time.Duration, l fit) string {
+	if l.columns == 0 {
+		return fmt.Sprintf("measured over %s", interval)
+	}
 	if p.column == 0 {
 		return fmt.Sprintf("each measured over %s, the last %d times", interval, samples)
 	}

@@ -89,7 +89,7 @@ func TestWatchedTable(t *testing.T) {
 	test.Must(t, printTable(&out, []Usage{u}, &kept, fit{columns: samples}, Options{AllNamespaces: true}))
 	blank := strings.Repeat(" ", samples-1)
 	want := []string{
-		"NAMESPACE   POD   NAME   CPU(cores)   CPU(recent)                      MEMORY(bytes)   MEMORY(recent)",
+		"NAMESPACE   POD   NAME   CPU(cores)   RECENT                           MEMORY(bytes)   RECENT",
 		"default     web   main   100m         " + blank + "█   50Mi            " + blank + "▅",
 	}
 	if got := strings.Split(out.String(), "\n"); !slices.Equal(got[:2], want) {

@@ -46,26 +46,31 @@ func Manifest(p *v1.Pod, noSuffix bool) ([]byte, error) {
 		return nil, fmt.Errorf("pod %s: %w", p.Name, err)
 	}
 	delete(tree, "status")
-	r := reducer{tree: tree}
-	r.whole = r.defaulted()
+	whole := defaulted(tree)
 	for _, part := range []string{"metadata", "spec"} {
 		if fields, ok := tree[part].(map[string]any); ok {
-			r.reduce(fields)
+			reduce(fields, func(object map[string]any) map[string]any { return map[string]any{part: object} })
 		}
+	}
+	if !bytes.Equal(defaulted(tree), whole) {
+		// A default depends on more than what stands around a field, which is no default known today.
+		clear(tree)
+		if err := json.Unmarshal(text, &tree); err != nil {
+			return nil, fmt.Errorf("pod %s: %w", p.Name, err)
+		}
+		delete(tree, "status")
 	}
 	return YAML(tree)
 }
 
-// reducer removes the fields from a manifest without which the pod is the same.
-type reducer struct {
-	tree  map[string]any
-	whole []byte // the pod that tree makes
-}
+// mostFields is more than any type of Kubernetes has fields. An object with more is a map of the user's, in which
+// nothing is a default.
+const mostFields = 64
 
-// defaulted returns the pod that the manifest makes, as JSON; nil if it makes none.
-func (r *reducer) defaulted() []byte {
+// defaulted returns the pod that a manifest makes, as JSON; nil if it makes none.
+func defaulted(tree map[string]any) []byte {
 	var p v1.Pod
-	text, err := json.Marshal(r.tree)
+	text, err := json.Marshal(tree)
 	if err != nil || json.Unmarshal(text, &p) != nil {
 		return nil
 	}
@@ -76,24 +81,50 @@ func (r *reducer) defaulted() []byte {
 	return text
 }
 
-// reduce removes fields of an object in the tree, or of the objects in it.
-func (r *reducer) reduce(object map[string]any) {
+// reduce removes the fields of an object, and of the objects in it, that the defaults set again. in returns a manifest
+// that has the object at its place and little else: the fields that stand beside it, without lists and objects. So the
+// time that this takes grows as the manifest does, not as its square.
+func reduce(object map[string]any, in func(object map[string]any) map[string]any) {
+	whole := defaulted(in(object))
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		value := object[name]
 		delete(object, name)
-		if now := r.defaulted(); now != nil && bytes.Equal(now, r.whole) {
+		if now := defaulted(in(object)); now != nil && bytes.Equal(now, whole) {
 			continue
 		}
 		object[name] = value
 		switch value := value.(type) {
 		case map[string]any:
-			r.reduce(value)
+			if len(value) <= mostFields {
+				around := scalars(object)
+				reduce(value, func(part map[string]any) map[string]any {
+					around[name] = part
+					return in(around)
+				})
+			}
 		case []any:
+			around := scalars(object)
 			for _, element := range value {
 				if fields, ok := element.(map[string]any); ok {
-					r.reduce(fields)
+					reduce(fields, func(part map[string]any) map[string]any {
+						around[name] = []any{part}
+						return in(around)
+					})
 				}
 			}
 		}
 	}
+}
+
+// scalars returns a copy of an object without the lists and objects in it.
+func scalars(object map[string]any) map[string]any {
+	out := maps.Clone(object)
+	maps.DeleteFunc(out, func(_ string, value any) bool {
+		switch value.(type) {
+		case []any, map[string]any:
+			return true
+		}
+		return false
+	})
+	return out
 }

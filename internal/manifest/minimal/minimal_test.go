@@ -1,6 +1,7 @@
 package minimal
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,5 +115,27 @@ func TestManifestsOfAllKinds(t *testing.T) {
 	}
 	if count < 20 {
 		t.Errorf("only %d pods", count)
+	}
+}
+
+// TestHugeManifest: the time grows as the manifest does. It would be an hour if it grew as its square.
+func TestHugeManifest(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	text.WriteString("apiVersion: v1\nkind: Pod\nmetadata:\n  name: huge\n  annotations:\n")
+	for i := range 400 {
+		fmt.Fprintf(&text, "    a%d: %q\n", i, strings.Repeat("x", 50))
+	}
+	text.WriteString("spec:\n  containers:\n  - name: c\n    image: c:1\n    env:\n")
+	for i := range 1000 {
+		fmt.Fprintf(&text, "    - {name: E%d, value: %q}\n", i, strings.Repeat("<&>", 100))
+	}
+	text.WriteString("  volumes:\n")
+	for i := range 600 {
+		fmt.Fprintf(&text, "  - {name: v%d, secret: {secretName: s}}\n", i)
+	}
+	got, err := Manifest(load(t, []byte(text.String()), false)[0], false)
+	if err != nil || strings.Count(string(got), "\n") != 400+2*1000+3*600+12-1 || strings.Contains(string(got), "defaultMode") {
+		t.Errorf("%v, %d lines: %.500s", err, strings.Count(string(got), "\n"), got)
 	}
 }

@@ -21,7 +21,7 @@ const (
 	dockerChain   = "DOCKER-USER"
 )
 
-// firewalldTable is firewalld's. It writes the table anew when it is reloaded, so that rules of others there would not last.
+// firewalldTable is firewalld's. It writes the table anew when it is reloaded: rules of others there would not last.
 const firewalldTable = "inet firewalld"
 
 // blockingError reports a firewall chain of the machine that drops or rejects the packets that its other rules do

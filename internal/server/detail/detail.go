@@ -1,6 +1,6 @@
 // Package detail says what a pod's page shows of its manifest, its ports and its probes.
 //
-// It reads nothing. Begin reading at ManifestOf.
+// It reads nothing. Begin reading at Manifests.
 package detail
 
 import (
@@ -19,6 +19,7 @@ import (
 	"podrun.io/podrun/internal/manifest/rollback"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
+	"podrun.io/podrun/internal/sys/memo"
 	"podrun.io/podrun/internal/workload/revisions"
 )
 
@@ -42,27 +43,46 @@ type Manifest struct {
 	Revisions []Revision // the newest first
 }
 
-// ManifestOf returns the manifest of a pod. One that is not desired has none.
-func ManifestOf(d manifest.Desired, of *v1.Pod) (m Manifest) {
+// Manifests makes manifests. It keeps the texts of some: an open page asks each second.
+type Manifests struct{ texts memo.Map[*v1.Pod, string] }
+
+// NewManifests returns a Manifests.
+func NewManifests() *Manifests {
+	m := &Manifests{}
+	m.texts.Limit(32)
+	return m
+}
+
+// text returns the manifest of a pod that is wanted, which does not change; "" if there is none.
+func (m *Manifests) text(want *v1.Pod) string {
+	if text, there := m.texts.Get(want); there {
+		return text
+	}
+	text, _ := minimal.Manifest(want, false) // what has no manifest is shown without one
+	out := summary.Plain(string(text))
+	m.texts.Put(want, out)
+	return out
+}
+
+// Of returns the manifest of a pod. One that is not desired has none.
+func (m *Manifests) Of(d manifest.Desired, of *v1.Pod) (out Manifest) {
 	key := pod.KeyOf(of)
 	want := d.Pods[key]
 	if want == nil {
-		return m
+		return out
 	}
-	if text, err := minimal.Manifest(want, false); err == nil {
-		m.Text = summary.Plain(string(text))
-	}
+	out.Text = m.text(want)
 	for _, c := range changes.Of(manifest.Desired{Pods: map[pod.Key]*v1.Pod{key: want}, Complete: true},
 		map[pod.Key]*v1.Pod{key: of}) {
-		m.More += c.More
+		out.More += c.More
 		for _, e := range c.Edits {
 			e.Field, e.Old, e.New = summary.Plain(e.Field), summary.Plain(e.Old), summary.Plain(e.New)
-			m.Edits = append(m.Edits, e)
+			out.Edits = append(out.Edits, e)
 		}
 	}
 	history := d.Revisions[rollback.Of(want)]
 	if history == nil {
-		return m
+		return out
 	}
 	current, all := history.Outcomes()
 	for _, one := range slices.Backward(all) {
@@ -70,14 +90,14 @@ func ManifestOf(d manifest.Desired, of *v1.Pod) (m Manifest) {
 		if one.Result == revisions.Progressing {
 			at = one.Began
 		}
-		m.Revisions = append(m.Revisions, Revision{
+		out.Revisions = append(out.Revisions, Revision{
 			revisions.Short(one.ID), string(one.Result), summary.Plain(one.Reason), at, one.ID == current,
 		})
 		if one.ID == current {
 			current = "" // it may have been tried before
 		}
 	}
-	return m
+	return out
 }
 
 // Probes returns the probes of a container with their last results, which last returns by the probe's name; "" if it

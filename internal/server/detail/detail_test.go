@@ -83,7 +83,7 @@ func TestManifestOf(t *testing.T) {
 		Good: &revisions.Revision{ID: "aaaa"}, Tried: "bbbb", Began: time.Unix(9, 0),
 		Past: []revisions.Outcome{{ID: "bbbb", Result: revisions.Superseded}, {ID: "aaaa", Result: revisions.Healthy, Ended: time.Unix(5, 0), Reason: "\x1b"}},
 	}}
-	m := ManifestOf(d, runs)
+	m := NewManifests().Of(d, runs)
 	if !strings.Contains(m.Text, "name: web\n") || !strings.Contains(m.Text, "image: new\n") || strings.Contains(m.Text, "manifest") {
 		t.Errorf("%s", m.Text)
 	}
@@ -97,10 +97,10 @@ func TestManifestOf(t *testing.T) {
 	if got := strings.Join(lines, "\n"); !strings.HasPrefix(got, "bbbbProgressingtrue 9\naaaaHealthyfalse 5\\x1b\nbbbbSupersededfalse") {
 		t.Error(got)
 	}
-	if m = ManifestOf(d, wanted); len(m.Edits) != 0 {
+	if m = NewManifests().Of(d, wanted); len(m.Edits) != 0 {
 		t.Errorf("%q", m.Edits)
 	}
-	if m = ManifestOf(manifest.Desired{}, runs); m.Text != "" || m.Revisions != nil {
+	if m = NewManifests().Of(manifest.Desired{}, runs); m.Text != "" || m.Revisions != nil {
 		t.Errorf("%+v", m)
 	}
 }

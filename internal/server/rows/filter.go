@@ -45,9 +45,13 @@ func FilterOf(query url.Values) Filter {
 		Search: strings.TrimSpace(query.Get("search")), State: query.Get("state"), Namespace: query.Get("namespace"),
 		Label: strings.TrimSpace(query.Get("label")), Sort: query.Get("sort"),
 	}
+	if !slices.ContainsFunc(f.States(), func(o Option) bool { return o.Value == f.State }) {
+		f.Invalid = "There is no state " + summary.Plain(f.State) + ": pods of any are shown. "
+		f.State = ""
+	}
 	var err error
 	if f.selector, err = labels.Parse(f.Label); err != nil {
-		f.Invalid = "These labels select nothing: " + summary.Plain(err.Error())
+		f.Invalid += "These labels select nothing: " + summary.Plain(err.Error())
 		f.selector = labels.Nothing()
 	}
 	return f

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,7 +42,7 @@ func Volumes(p *v1.Pod) (out []Volume) {
 				if title == "Type" { // a host path's
 					title = capital(kind) + title
 				}
-				of.Fields = append(of.Fields, Field{title, valueText(fields[name])})
+				of.Fields = append(of.Fields, Field{title, valueText(name, fields[name])})
 			}
 		}
 		for _, c := range pod.AllContainers(p) {
@@ -118,12 +119,19 @@ func origin(from *v1.EnvVarSource) string {
 		return fmt.Sprintf("<set to the key '%s' of config map '%s'>", from.ConfigMapKeyRef.Key, from.ConfigMapKeyRef.Name) +
 			orOptional(from.ConfigMapKeyRef.Optional)
 	case from.FieldRef != nil:
-		return "(" + from.FieldRef.FieldPath + ")"
+		return fmt.Sprintf("<set to %s of the pod>", from.FieldRef.FieldPath)
 	case from.ResourceFieldRef != nil:
-		return strings.TrimSpace(from.ResourceFieldRef.ContainerName + " (" + from.ResourceFieldRef.Resource + ")")
+		text := "<set to " + from.ResourceFieldRef.Resource
+		if name := from.ResourceFieldRef.ContainerName; name != "" {
+			text += fmt.Sprintf(" of container '%s'", name)
+		}
+		if by := from.ResourceFieldRef.Divisor; !by.IsZero() {
+			text += " in units of " + by.String()
+		}
+		return text + ">"
 	case from.FileKeyRef != nil:
 		return fmt.Sprintf("<set to the key '%s' in file '%s' of volume '%s'>", from.FileKeyRef.Key, from.FileKeyRef.Path,
-			from.FileKeyRef.VolumeName)
+			from.FileKeyRef.VolumeName) + orOptional(from.FileKeyRef.Optional)
 	}
 	return "<unknown>"
 }
@@ -148,14 +156,33 @@ func fieldsOf(object any) map[string]any {
 	return fields
 }
 
-// valueText returns a value of JSON as text.
-func valueText(value any) string {
-	if text, ok := value.(string); ok {
-		return text
+// valueText returns the value of a field, as of JSON, as text: modes in octal, as they are written.
+func valueText(name string, value any) string {
+	switch value := value.(type) {
+	case string:
+		return value
+	case float64:
+		if name == "mode" || name == "defaultMode" {
+			return fmt.Sprintf("%#o", int(value))
+		}
+		return strconv.FormatFloat(value, 'f', -1, 64)
+	case []any:
+		var all []string
+		for _, one := range value {
+			all = append(all, valueText(name, one))
+		}
+		return strings.Join(all, "; ")
+	case map[string]any:
+		var all []string
+		for _, part := range slices.Sorted(maps.Keys(value)) {
+			text := valueText(part, value[part])
+			switch value[part].(type) {
+			case []any, map[string]any:
+				text = "{" + text + "}"
+			}
+			all = append(all, part+": "+text)
+		}
+		return strings.Join(all, ", ")
 	}
-	text, err := json.Marshal(value)
-	if err != nil { // cannot happen: it was decoded from JSON
-		return ""
-	}
-	return string(text)
+	return fmt.Sprint(value)
 }

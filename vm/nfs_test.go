@@ -1,0 +1,51 @@
+package vm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestNFS: a server of NFS that hangs holds up the pods that use it, and nothing else; when it is back, they go on.
+func TestNFS(t *testing.T) {
+	m := bootServing(t)
+	m.sh(`mkdir -p /srv/x; chmod 777 /srv/x; echo '/srv/x 127.0.0.1(rw,no_root_squash,no_subtree_check,insecure)' > /etc/exports
+		printf '[nfsd]\ngrace-time=10\nlease-time=10\n' > /etc/nfs.conf.d/test.conf
+		systemctl unmask nfs-server; systemctl start nfs-server`)
+	text := podOf("client", `i=0; while :; do i=$((i+1)); echo $i >/n/i; sleep 1; done`,
+		"- {name: share, nfs: {server: 127.0.0.1, path: /srv/x}}", "terminationGracePeriodSeconds: 2")
+	m.write("/etc/pods/client.yaml", strings.Replace(text, "{name: m, mountPath: /m}]", "{name: m, mountPath: /m}, {name: share, mountPath: /n}]", 1))
+	m.await("the pod", isReady("client"))
+	writes := func() {
+		t.Helper()
+		m.await("it to write", `a=$(cat /srv/x/i); sleep 2; b=$(cat /srv/x/i); [ -n "$b" ] && [ "$a" != "$b" ]`)
+	}
+	writes()
+	// others: what does not use the server starts, ends and is shown meanwhile.
+	others := func(name string) {
+		t.Helper()
+		began := time.Now()
+		m.write("/etc/pods/"+name+".yaml", podOf(name, forever))
+		m.await("a neighbour", isReady(name))
+		m.sh("timeout 20 podrun get pods; timeout 20 podrun describe pod client; timeout 20 podrun top; rm /etc/pods/" + name + ".yaml")
+		m.await("a neighbour to be gone", fmt.Sprintf("! podrun get pods %s", name))
+		t.Logf("a neighbour came and went in %.0f s", time.Since(began).Seconds())
+	}
+	others("before")
+	m.sh("systemctl stop nfs-server")
+	others("meanwhile")
+	m.sh("systemctl start nfs-server")
+	writes()
+	if got := m.sh(`podrun get pods client -o jsonpath='{.status.containerStatuses[0].restartCount}'`); got != "0" {
+		t.Errorf("the pod was restarted %s times", got)
+	}
+	m.sh("systemctl stop nfs-server; rm /etc/pods/client.yaml")
+	time.Sleep(10 * time.Second)
+	others("without")
+	t.Logf("of the removed pod, while its server hangs: %s", m.sh("podrun get pods; grep nfs /proc/mounts || true"))
+	m.sh("systemctl start nfs-server")
+	m.await("the pod to be gone", "! podrun get pods client; ! grep ' nfs4 .*podrun' /proc/mounts; ! grep podrun.*nfs /proc/mounts")
+	m.sh("[ -s /srv/x/i ]") // what was on the server is still there
+	m.sh("systemctl stop podrun; podrun down --all; systemctl stop nfs-server")
+}
