@@ -1,34 +1,82 @@
 package vm
 
 import (
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
 
-// TestSELinux: with Debian's policy, permissive and enforcing, a container and its volumes have the labels that its manifest
-// sets, others keep theirs, and the kernel keeps a container from what is not labelled for it.
+// TestSELinux: with Debian's policy, permissive and enforcing, a container and its volumes have the labels that its
+// manifest sets, directories of the machine keep theirs, and the kernel keeps a container from what has another label.
 func TestSELinux(t *testing.T) {
 	m := bootServing(t)
 	m.powerOff()
 	m.kernel = "security=selinux selinux=1"
-	m.start()
-	began := time.Now()
-	m.sh("getenforce; setfiles -F -e /proc -e /sys -e /dev -e /run -e /vm /etc/selinux/default/contexts/files/file_contexts / 2>&1 | tail -5")
-	t.Logf("labelled after %.0f s", time.Since(began).Seconds())
-	m.reboot()
-	t.Logf("%s", m.sh("getenforce; ps -eZ | grep -E 'agent|podrun|systemd$'; ls -Z /usr/bin/podrun"))
-	options := func(level string) string {
-		return "securityContext: {seLinuxOptions: {user: system_u, role: system_r, type: container_t, level: \"" + level + "\"}}"
+	m.start() // Debian labels all files in the first boot with SELinux
+	// podrun and its files have the labels of a container engine, as an administrator gives them.
+	m.sh(`systemctl stop podrun; podrun down --all; chcon -R -t container_var_lib_t /var/lib/podrun
+		chcon -t container_engine_exec_t /usr/bin/podrun /var/lib/podrun/bin/*
+		mkdir -p /trace /shared; echo secret > /trace/secret; echo two > /shared/two
+		chcon -R -t default_t /trace; chcon -R -t container_file_t /shared; chcon -l s0:c3,c4 /shared/two`)
+	m.reboot() // its sockets have labels from their directory
+	if got := m.sh("getenforce; cat /proc/$(systemctl show -P MainPID podrun)/attr/current | tr -d '\\0'"); got != "Permissive\nsystem_u:system_r:container_engine_t:s0" {
+		t.Errorf("podrun runs as %s", got)
 	}
-	volume := func(text string) string {
-		return strings.Replace(text, "{name: m, mountPath: /m}]", "{name: m, mountPath: /m}, {name: d, mountPath: /d}]", 1)
-	}
-	m.write("/etc/pods/plain.yaml", volume(podOf("plain", "echo > /d/x; "+forever, "- {name: d, emptyDir: {}}")))
-	m.write("/etc/pods/one.yaml", volume(podOf("one", "echo one > /d/x; "+forever, "- {name: d, emptyDir: {}}", options("s0:c1,c2"))))
-	m.write("/etc/pods/two.yaml", volume(podOf("two", "echo two > /d/x; "+forever, "- {name: d, emptyDir: {}}", options("s0:c3,c4"))))
-	for _, name := range []string{"plain", "one", "two"} {
+	host := m.sh("stat -c %C /trace /trace/secret")
+	level := map[string]string{"one": "s0:c1,c2", "two": "s0:c3,c4", "plain": "", "one-enforced": "s0:c1,c2", "plain-enforced": ""}
+	starts := func(number int, name string) {
+		t.Helper()
+		more := []string{"- {name: d, emptyDir: {}}", "- {name: s, hostPath: {path: /shared}}"}
+		if level[name] != "" {
+			more = append(more, "securityContext: {seLinuxOptions: {user: system_u, role: system_r, type: container_t, level: \""+level[name]+"\"}}")
+		}
+		text := podOf(name, fmt.Sprintf("sleep %d & echo > /d/x; %s", number, forever), more...)
+		m.write("/etc/pods/"+name+".yaml", strings.Replace(text, "{name: m, mountPath: /m}]",
+			"{name: m, mountPath: /m}, {name: d, mountPath: /d}, {name: s, mountPath: /s}]", 1))
 		m.await(name, isReady(name))
-		t.Logf("%s: %s", name, m.sh("podrun exec "+name+" -- sh -c 'cat /proc/1/attr/current; echo; ls -Zd /d /d/x /m /t /etc/hosts'"))
+		got := m.sh(fmt.Sprintf(`cd /proc/$(pgrep -xf "sleep %d"); tr -d '\0' < attr/current; echo; stat -c %%C root/d root/d/x root/m root/etc/hosts root/bin`, number))
+		t.Logf("%s: %s", name, got)
+		if level[name] == "" {
+			return
+		}
+		file := "system_u:object_r:container_file_t:" + level[name]
+		want := append([]string{"system_u:system_r:container_t:" + level[name]}, file, file, file, file, file)
+		if !strings.EqualFold(strings.Join(strings.Fields(got), " "), strings.Join(want, " ")) {
+			t.Errorf("%s: its process, volumes and files are %q, want %q", name, strings.Fields(got), want)
+		}
 	}
+	for i, name := range []string{"plain", "one", "two"} {
+		starts(76540+i, name)
+	}
+	may := func(name, script string, want bool) {
+		t.Helper()
+		if r := m.run("podrun", "exec", name, "--", "sh", "-c", script); (r.Code == 0) != want {
+			t.Errorf("%s: %s: %v, want %t", name, script, r, want)
+		}
+	}
+	may("one", "cat /t/secret /s/two", true) // permissive
+	denied := func() string {
+		return m.sh(`journalctl -k -b --no-pager -o cat | grep 'avc:  denied' |
+			sed 's/.*denied//; s/ pid=[0-9]*//; s/ ino=[0-9]*//' | sort | uniq -c | sort -rn | head -40`)
+	}
+	t.Logf("what the policy denies: %s", denied())
+	m.sh("setenforce 1")
+	for _, name := range []string{"one", "two"} {
+		may(name, "echo > /d/y && cat /d/x /d/y /etc/hosts", true)
+		may(name, "cat /t/secret", false)
+		may(name, "cat /s/two", name == "two")
+	}
+	may("plain", "echo > /d/y && cat /d/x", true)
+	starts(76550, "one-enforced")
+	starts(76551, "plain-enforced")
+	may("one-enforced", "cat /s/two", false)
+	t.Logf("what the policy has denied: %s", denied())
+	m.sh("podrun logs one-enforced; podrun get pods")
+	if got := m.sh("stat -c %C /trace /trace/secret"); got != host {
+		t.Errorf("the machine's directory was labelled %s, and is %s", host, got)
+	}
+	t.Logf("podrun's log: %s", m.sh("journalctl -u podrun -b --no-pager -o cat | grep -i selinux || true"))
+	m.sh("rm /etc/pods/*.yaml")
+	m.await("the pods to be gone", `[ -z "$(podrun get pods -o name)" ]`)
+	m.sh("setenforce 0; systemctl stop podrun; podrun down --all")
 }

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/opencontainers/selinux/go-selinux/label"
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -260,6 +263,14 @@ func cutOff(doing string, err error) error {
 	return fmt.Errorf("%w: %w", runtime.ErrCutOff, daemon.Mapped(doing, err))
 }
 
+// labelled returns the options of a mount of a root filesystem whose files all have that SELinux label; "" for none.
+func labelled(m mount.Mount, files string) []string {
+	if files == "" || m.Type == "bind" { // the kernel ignores the option there
+		return m.Options
+	}
+	return append(slices.Clone(m.Options), label.FormatMountLabel("", files))
+}
+
 // runTask creates the instance's root filesystem and its task, and starts the task.
 func (st *ContainerStarter) runTask(ctx context.Context, l *launch) error {
 	shimReady, err := st.o.Shims.Ready(ctx, l.forShim(), l.shim)
@@ -286,7 +297,7 @@ func (st *ContainerStarter) runTask(ctx context.Context, l *launch) error {
 	}
 	for _, m := range rootfs {
 		request.Rootfs = append(request.Rootfs, &types.Mount{
-			Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options,
+			Type: m.Type, Source: m.Source, Target: m.Target, Options: labelled(m, l.public.Linux.MountLabel),
 		})
 	}
 	if err := shimpool.Join(request, l.shim, l.handler.options); err != nil {
