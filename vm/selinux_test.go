@@ -15,6 +15,7 @@ func TestSELinux(t *testing.T) {
 	m.start() // Debian labels all files in the first boot with SELinux
 	// podrun and its files have the labels of a container engine, as an administrator gives them.
 	m.sh(`systemctl stop podrun; podrun down --all; chcon -R -t container_var_lib_t /var/lib/podrun
+		mkdir -p /etc/pods; chcon -R -t container_config_t /etc/pods
 		chcon -t container_engine_exec_t /usr/bin/podrun /var/lib/podrun/bin/*
 		mkdir -p /trace /shared; echo secret > /trace/secret; echo two > /shared/two
 		chcon -R -t default_t /trace; chcon -R -t container_file_t /shared; chcon -l s0:c3,c4 /shared/two`)
