@@ -16,11 +16,6 @@ func (m *machine) lines(name string) int {
 	return n
 }
 
-// onceEver makes a pod run once only, whatever reboots there are.
-func onceEver(text string) string {
-	return strings.Replace(text, "\nspec:", "\n  annotations: {podrun.io/run-policy: once-ever}\nspec:", 1)
-}
-
 // TestClock: the machine's clock has no battery. After a boot it is 1970 until the network's time is there, and what
 // runs goes on; what has ended does not begin again; what waits does not wait for half a century.
 func TestClock(t *testing.T) {
@@ -69,9 +64,9 @@ func TestClock(t *testing.T) {
 // TestReadOnlyRoot: the root file system cannot be written to; /var is another one.
 func TestReadOnlyRoot(t *testing.T) {
 	m := bootServing(t)
-	m.write("/etc/pods/web.yaml", podOf("web", "echo x >>/t/web; echo kept >/d/x; "+forever, "- {name: d, emptyDir: {}}"))
-	m.sh(`sed -i 's|{name: m, mountPath: /m}]|{name: m, mountPath: /m}, {name: d, mountPath: /d}]|' /etc/pods/web.yaml
-		systemctl stop podrun; podrun down --all
+	m.write("/etc/pods/web.yaml", mounting(podOf("web", "echo x >>/t/web; echo kept >/d/x; "+forever, "- {name: d, emptyDir: {}}"),
+		"{name: d, mountPath: /d}"))
+	m.sh(`systemctl stop podrun; podrun down --all
 		mkfs.ext4 -q /dev/vdc; mkdir -p /new /trace; mount /dev/vdc /new; cp -a /var/. /new/; mkdir /new/trace; umount /new
 		printf '%s\n' '/dev/vda / ext4 ro 0 1' '/dev/vdc /var ext4 defaults 0 2' 'tmpfs /tmp tmpfs defaults 0 0' \
 			'/var/trace /trace none bind 0 0' > /etc/fstab`)

@@ -2,7 +2,6 @@ package vm
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 )
@@ -15,7 +14,7 @@ func TestNFS(t *testing.T) {
 		systemctl unmask nfs-server; systemctl start nfs-server`)
 	text := podOf("client", `echo kept >/n/kept; i=0; while :; do i=$((i+1)); echo $i >/n/i; sleep 1; done`,
 		"- {name: share, nfs: {server: 127.0.0.1, path: /srv/x}}", "terminationGracePeriodSeconds: 2")
-	m.write("/etc/pods/client.yaml", strings.Replace(text, "{name: m, mountPath: /m}]", "{name: m, mountPath: /m}, {name: share, mountPath: /n}]", 1))
+	m.write("/etc/pods/client.yaml", mounting(text, "{name: share, mountPath: /n}"))
 	m.await("the pod", isReady("client"))
 	writes := func() {
 		t.Helper()

@@ -33,6 +33,17 @@ func inContainer(text string, lines ...string) string {
 	return text + "    " + strings.Join(lines, "\n    ") + "\n"
 }
 
+// mounting adds volume mounts to the container of podOf.
+func mounting(text string, mounts ...string) string {
+	const last = "{name: m, mountPath: /m}"
+	return strings.Replace(text, last, strings.Join(append([]string{last}, mounts...), ", "), 1)
+}
+
+// onceEver makes a pod run once only, whatever reboots there are.
+func onceEver(text string) string {
+	return strings.Replace(text, "\nspec:", "\n  annotations: {podrun.io/run-policy: once-ever}\nspec:", 1)
+}
+
 // isReady is a script that succeeds when the pod is Ready.
 func isReady(pod string) string {
 	return "podrun wait " + pod + " --for=condition=Ready --timeout=30s"

@@ -51,8 +51,7 @@ func webPod(name string, version int) string {
 // jobPod writes its line durably. It syncs no more than that, so that it does nothing for podrun's own files. Without
 // the annotation a job runs once in each boot.
 func jobPod(name, policy string) string {
-	text := podOf(name, fmt.Sprintf("echo %[1]s >>/t/%[1]s; sync /t/%[1]s /t; exit 0", name), "restartPolicy: "+policy)
-	return strings.Replace(text, "\nspec:", "\n  annotations: {podrun.io/run-policy: once-ever}\nspec:", 1)
+	return onceEver(podOf(name, fmt.Sprintf("echo %[1]s >>/t/%[1]s; sync /t/%[1]s /t; exit 0", name), "restartPolicy: "+policy))
 }
 
 // change applies or removes a manifest, durably, and reports whether the machine was on until then.

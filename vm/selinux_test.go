@@ -32,8 +32,7 @@ func TestSELinux(t *testing.T) {
 			more = append(more, "securityContext: {seLinuxOptions: {user: system_u, role: system_r, type: container_t, level: \""+level[name]+"\"}}")
 		}
 		text := podOf(name, fmt.Sprintf("sleep %d & echo > /d/x; %s", number, forever), more...)
-		m.write("/etc/pods/"+name+".yaml", strings.Replace(text, "{name: m, mountPath: /m}]",
-			"{name: m, mountPath: /m}, {name: d, mountPath: /d}, {name: s, mountPath: /s}]", 1))
+		m.write("/etc/pods/"+name+".yaml", mounting(text, "{name: d, mountPath: /d}", "{name: s, mountPath: /s}"))
 		m.await(name, isReady(name))
 		got := m.sh(fmt.Sprintf(`cd /proc/$(pgrep -xf "sleep %d"); tr -d '\0' < attr/current; echo; stat -c %%C root/d root/d/x root/m root/etc/hosts root/bin`, number))
 		t.Logf("%s: %s", name, got)
