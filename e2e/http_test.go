@@ -20,6 +20,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
 // desk is a node's HTTP, as another machine reaches it.
@@ -264,4 +265,39 @@ scrape_configs:
 			return nil
 		})
 	}
+}
+
+// TestPressure: how long a container waited for its processor is in /stats/summary and in /metrics/cadvisor on cgroup
+// version 2; the machine's pressure is there wherever the kernel has it.
+func TestPressure(t *testing.T) {
+	n := newNode(t)
+	address := freeAddress(t)
+	n.write("a.yaml", inContainer(manifest("a", "Always", "while :; do :; done & while :; do :; done"), "resources: {limits: {cpu: 50m}}"))
+	n.serve("--listen=" + address)
+	n.ready("a-n")
+	has := func(file string) bool { _, err := os.ReadFile(file); return err == nil }
+	ofGroups, ofMachine := has("/sys/fs/cgroup/init.scope/cpu.pressure"), has("/proc/pressure/cpu")
+	n.await("its pressure", func() error {
+		var s kubelet.Summary
+		text, err := get("http://" + address + "/stats/summary")
+		if err != nil {
+			return err
+		}
+		must(t, json.Unmarshal([]byte(text), &s))
+		if len(s.Pods) != 1 || len(s.Pods[0].Containers) != 1 {
+			return fmt.Errorf("%s", text)
+		}
+		c := s.Pods[0].Containers[0].CPU.PSI
+		if (c != nil) != ofGroups || c != nil && (c.Some.Total < uint64(time.Second) || s.Pods[0].CPU.PSI.Some.Total < c.Some.Total/2) {
+			return fmt.Errorf("the container's and the pod's: %s", text)
+		}
+		if m := s.Node.CPU.PSI; (m != nil) != ofMachine || m != nil && m.Some.Total == 0 || ofMachine != (s.Node.IO != nil) {
+			return fmt.Errorf("the machine's: %s", text)
+		}
+		text, err = get("http://" + address + "/metrics/cadvisor")
+		if got := strings.Contains(text, `container_pressure_cpu_waiting_seconds_total{container="c",`); got != ofGroups || err != nil {
+			return fmt.Errorf("the container's as a metric: %t %w", got, err)
+		}
+		return nil
+	})
 }

@@ -94,6 +94,9 @@ func (n *node) command(ctx context.Context, args ...string) *exec.Cmd {
 	if events := os.Getenv("PODRUN_E2E_EVENTS"); events != "" {
 		cmd.Env = append(cmd.Env, "PODRUN_EVENTS="+events)
 	}
+	if driver := os.Getenv("PODRUN_E2E_CGROUP_DRIVER"); driver != "" {
+		cmd.Env = append(cmd.Env, "PODRUN_CGROUP_DRIVER="+driver)
+	}
 	return cmd
 }
 

@@ -210,7 +210,11 @@ func TestLimits(t *testing.T) {
 	_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
 	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	must(t, err)
-	if want := fmt.Sprintf("/podrun/burstable/pod%s/%s\n", p.UID, id); !strings.Contains(string(groups), want) {
+	want := fmt.Sprintf("/podrun/burstable/pod%s/%s\n", p.UID, id)
+	if os.Getenv("PODRUN_E2E_CGROUP_DRIVER") == "systemd" {
+		want = fmt.Sprintf("/podrun-burstable.slice/podrun-burstable-pod%s.slice/podrun-%s.scope\n", strings.ReplaceAll(string(p.UID), "-", "_"), id)
+	}
+	if !strings.Contains(string(groups), want) {
 		t.Errorf("cgroups %s, want %s", groups, want)
 	}
 }

@@ -18,7 +18,7 @@ func TestSELinux(t *testing.T) {
 		mkdir -p /etc/pods; chcon -R -t container_config_t /etc/pods
 		chcon -t container_engine_exec_t /usr/bin/podrun /var/lib/podrun/bin/*
 		mkdir -p /trace /shared; echo secret > /trace/secret; echo two > /shared/two
-		chcon -R -t default_t /trace; chcon -R -t container_file_t /shared; chcon -l s0:c3,c4 /shared/two`)
+		chcon -R -t container_file_t -l s0:c9,c10 /trace; chcon -R -t container_file_t /shared; chcon -l s0:c3,c4 /shared/two`)
 	m.reboot() // its sockets have labels from their directory
 	if got := m.sh("getenforce; cat /proc/$(systemctl show -P MainPID podrun)/attr/current | tr -d '\\0'"); got != "Permissive\nsystem_u:system_r:container_engine_t:s0" {
 		t.Errorf("podrun runs as %s", got)

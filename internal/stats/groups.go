@@ -24,6 +24,8 @@ type Group struct {
 	Path    string
 	Started time.Time
 	Details cgroup.Details
+	// Pressure is how long its processes waited for resources.
+	Pressure cgroup.Pressure
 	// Processes is their number.
 	Processes int
 	// Links are the interfaces of a pod that does not use the host network. A container has none of
@@ -36,6 +38,8 @@ type Group struct {
 // Groups are the cgroups of all running pods, and what the machine uses.
 type Groups struct {
 	Machine sys.Usage
+	// Pressure is the machine's.
+	Pressure cgroup.Pressure
 	// Links are the machine's interfaces.
 	Links []sys.Link
 	All   []Group
@@ -55,6 +59,7 @@ func (s *Stats) Groups(ctx context.Context, pods []v1.Pod) (Groups, error) {
 	var out Groups
 	var failed [4]error
 	out.Machine, failed[0] = s.o.Machine()
+	out.Pressure = s.o.Pressure(machine)
 	out.Links, failed[1] = s.o.Links(0)
 	var layers map[pod.UID]measured
 	if s.disks != nil {
@@ -83,7 +88,7 @@ func (s *Stats) groups(p *v1.Pod, disk measured) (out []Group) {
 			}
 			one := Group{
 				Pod: p, Container: c.Name, ID: id, Image: c.Image, Path: own, Started: c.State.Running.StartedAt.Time,
-				Details: details,
+				Details: details, Pressure: s.o.Pressure(own),
 			}
 			if used, known := disk.usage.Roots[c.Name]; known {
 				one.Disk = &used
@@ -107,6 +112,7 @@ func (s *Stats) groups(p *v1.Pod, disk measured) (out []Group) {
 	if whole.Details, err = s.o.Details(whole.Path); err != nil {
 		return out
 	}
+	whole.Pressure = s.o.Pressure(whole.Path)
 	return append(out, whole)
 }
 

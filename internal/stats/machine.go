@@ -11,13 +11,20 @@ func OfMachine(nodeName string, disks *Disks) *Stats {
 	taken := func(string) (cgroup.Usage, error) { return cgroup.Usage{}, cgroup.ErrNoUsage }
 	details := func(string) (cgroup.Details, error) { return cgroup.Details{}, cgroup.ErrNoUsage }
 	processes := func(string) ([]int, error) { return nil, cgroup.ErrNoUsage }
+	pressure := func(string) cgroup.Pressure { return cgroup.Pressure{} }
 	if tree, err := cgroup.Open(); err == nil {
-		taken, details, processes = tree.Usage, tree.Details, tree.Processes
+		taken, details, processes, pressure = tree.Usage, tree.Details, tree.Processes, tree.Pressure
 	}
 	return New(Options{
-		Node:      nodeName,
-		Usage:     taken,
-		Details:   details,
+		Node:    nodeName,
+		Usage:   taken,
+		Details: details,
+		Pressure: func(path string) cgroup.Pressure {
+			if path == machine {
+				return cgroup.MachinePressure()
+			}
+			return pressure(path)
+		},
 		Machine:   sys.ReadUsage,
 		Processes: processes,
 		Links:     sys.Links,

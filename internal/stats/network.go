@@ -2,6 +2,7 @@ package stats
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"time"
 
@@ -43,17 +44,22 @@ func network(links []sys.Link, now time.Time) *kubelet.NetworkStats {
 }
 
 // inside adds to a pod's stats what is read through its processes: their number and, unless the pod
-// uses the host network, its network traffic.
-func (s *Stats) inside(p *v1.Pod, cgroups [][]string, now time.Time, out *kubelet.PodStats) {
+// uses the host network, its network traffic; and the pressure on it and on its containers.
+func (s *Stats) inside(p *v1.Pod, cgroups map[string][]string, now time.Time, out *kubelet.PodStats) {
 	var count uint64
-	for _, places := range cgroups {
-		path, pids, err := cgroup.First(s.o.Processes, places)
+	for i := range out.Containers {
+		c := &out.Containers[i]
+		own, pids, err := cgroup.First(s.o.Processes, cgroups[c.Name])
 		if err != nil {
 			continue // the container has just exited
 		}
 		count += uint64(len(pids))
 		if out.Network == nil {
-			out.Network = network(s.links(p, path, pids), now)
+			out.Network = network(s.links(p, own, pids), now)
+		}
+		c.IO = s.pressure(own, c.CPU, c.Memory, now)
+		if out.IO == nil {
+			out.IO = s.pressure(path.Dir(own), out.CPU, out.Memory, now)
 		}
 	}
 	out.ProcessStats = &kubelet.ProcessStats{ProcessCount: &count}
@@ -74,4 +80,31 @@ func (s *Stats) links(p *v1.Pod, path string, pids []int) []sys.Link {
 		return nil
 	}
 	return links
+}
+
+// pressure adds the pressure on the cgroup at path to its stats, which may be nil, and returns that of its I/O; nil if
+// the kernel does not say.
+func (s *Stats) pressure(path string, cpu *kubelet.CPUStats, memory *kubelet.MemoryStats, now time.Time) *kubelet.IOStats {
+	p := s.o.Pressure(path)
+	if cpu != nil {
+		cpu.PSI = stalls(p.CPU)
+	}
+	if memory != nil {
+		memory.PSI = stalls(p.Memory)
+	}
+	if p.IO == nil {
+		return nil
+	}
+	return &kubelet.IOStats{Time: metav1.Time{Time: now}, PSI: stalls(p.IO)}
+}
+
+// stalls returns stalls in the kubelet's form.
+func stalls(of *cgroup.Stalls) *kubelet.PSIStats {
+	if of == nil {
+		return nil
+	}
+	form := func(s cgroup.Stall) kubelet.PSIData {
+		return kubelet.PSIData{Total: uint64(s.Total), Avg10: s.Avg10, Avg60: s.Avg60, Avg300: s.Avg300}
+	}
+	return &kubelet.PSIStats{Full: form(of.Full), Some: form(of.Some)}
 }

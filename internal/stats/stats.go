@@ -31,6 +31,8 @@ type Options struct {
 	Usage func(path string) (cgroup.Usage, error)
 	// Details reads the usage and the limits of the cgroup at a path.
 	Details func(path string) (cgroup.Details, error)
+	// Pressure reads the pressure on the cgroup at a path; an empty path means the machine.
+	Pressure func(path string) cgroup.Pressure
 	// Machine reads the usage of the machine.
 	Machine func() (sys.Usage, error)
 	// Processes returns the PIDs in the cgroup at a path. Links returns the network interfaces in a
@@ -71,8 +73,8 @@ const rateOver = time.Second
 // machine is the key of the machine's sample among those of cgroups.
 const machine = ""
 
-// Whole returns Summary with the disk usage, network traffic and number of processes of pods in
-// addition. What cannot be measured is left out, and the error says why.
+// Whole returns Summary with the pressure, disk usage, network traffic and number of processes of pods
+// in addition. What cannot be measured is left out, and the error says why.
 func (s *Stats) Whole(ctx context.Context, pods []v1.Pod, now time.Time) (*kubelet.Summary, error) {
 	out, err := s.Summary(pods, now)
 	if links, linksErr := s.o.Links(0); linksErr == nil {
@@ -80,6 +82,7 @@ func (s *Stats) Whole(ctx context.Context, pods []v1.Pod, now time.Time) (*kubel
 	} else {
 		err = errors.Join(err, linksErr)
 	}
+	out.Node.IO = s.pressure(machine, out.Node.CPU, out.Node.Memory, now)
 	for i := range pods {
 		for j := range out.Pods {
 			if out.Pods[j].PodRef.UID == string(pods[i].UID) {
@@ -93,14 +96,14 @@ func (s *Stats) Whole(ctx context.Context, pods []v1.Pod, now time.Time) (*kubel
 	return out, errors.Join(err, s.disks.add(ctx, pods, out))
 }
 
-// running returns, for each running container of p, the paths at which its cgroup may be.
-func running(p *v1.Pod) [][]string {
-	var out [][]string
+// running returns, for each running container of p by its name, the paths at which its cgroup may be.
+func running(p *v1.Pod) map[string][]string {
+	out := map[string][]string{}
 	for _, all := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for _, c := range all {
 			if c.State.Running != nil {
 				_, id, _ := strings.Cut(c.ContainerID, "://")
-				out = append(out, oci.CgroupsOfContainer(p, id))
+				out[c.Name] = oci.CgroupsOfContainer(p, id)
 			}
 		}
 	}

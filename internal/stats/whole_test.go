@@ -24,6 +24,7 @@ type world struct {
 	err      error
 	pids     []int
 	links    []sys.Link
+	pressure map[string]cgroup.Pressure // by path; "": of the machine
 }
 
 func (w *world) options() Options {
@@ -34,6 +35,7 @@ func (w *world) options() Options {
 		Usage:     func(string) (cgroup.Usage, error) { return cgroup.Usage{}, nil },
 		Machine:   func() (sys.Usage, error) { return sys.Usage{}, nil },
 		Processes: func(string) ([]int, error) { return w.pids, nil },
+		Pressure:  func(path string) cgroup.Pressure { return w.pressure[path] },
 		Links: func(pid int) ([]sys.Link, error) {
 			if pid == 0 {
 				return []sys.Link{{Name: "ens3", RxBytes: 9}, {Name: "ens4", RxBytes: 7}}, nil
@@ -182,5 +184,42 @@ func TestWithoutItsOwnNetwork(t *testing.T) {
 	}
 	if n := of(stored(), o); n != nil {
 		t.Errorf("%+v", n)
+	}
+}
+
+// TestPressureStalls: the pressure on the machine, a pod and its container is each where the kubelet has it, in nanoseconds;
+// where the kernel says nothing, there is nothing.
+func TestPressureStalls(t *testing.T) {
+	t.Parallel()
+	of := func(n int) cgroup.Pressure {
+		one := func(n int) *cgroup.Stalls {
+			some := cgroup.Stall{Total: time.Duration(n) * time.Microsecond, Avg10: 1, Avg60: 2, Avg300: 3}
+			return &cgroup.Stalls{Some: some, Full: cgroup.Stall{Total: time.Duration(n + 100)}}
+		}
+		return cgroup.Pressure{CPU: one(n), Memory: one(n + 1), IO: one(n + 2)}
+	}
+	w := &world{pids: []int{5}, pressure: map[string]cgroup.Pressure{
+		"": of(10), "/podrun/besteffort/podu1": of(20), "/podrun/besteffort/podu1/ida": of(30),
+	}}
+	got, err := New(w.options()).Whole(t.Context(), []v1.Pod{stored()}, time.Now())
+	if err != nil || len(got.Pods) != 1 || len(got.Pods[0].Containers) != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	p := got.Pods[0]
+	check := func(what string, cpu *kubelet.CPUStats, memory *kubelet.MemoryStats, io *kubelet.IOStats, n uint64) {
+		t.Helper()
+		for i, psi := range []*kubelet.PSIStats{cpu.PSI, memory.PSI, io.PSI} {
+			want := kubelet.PSIStats{Full: kubelet.PSIData{Total: n + uint64(i) + 100}, Some: kubelet.PSIData{Total: (n + uint64(i)) * 1000, Avg10: 1, Avg60: 2, Avg300: 3}}
+			if psi == nil || *psi != want {
+				t.Errorf("%s: %+v, want %+v", what, psi, want)
+			}
+		}
+	}
+	check("machine", got.Node.CPU, got.Node.Memory, got.Node.IO, 10)
+	check("pod", p.CPU, p.Memory, p.IO, 20)
+	check("container", p.Containers[0].CPU, p.Containers[0].Memory, p.Containers[0].IO, 30)
+	w.pressure = nil
+	if got, err = New(w.options()).Whole(t.Context(), []v1.Pod{stored()}, time.Now()); err != nil || got.Node.IO != nil || got.Node.CPU.PSI != nil || got.Pods[0].Containers[0].IO != nil {
+		t.Errorf("without: %+v, %v", got, err)
 	}
 }

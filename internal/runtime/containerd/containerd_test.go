@@ -46,7 +46,7 @@ func TestConformance(t *testing.T) {
 				d := start(t)
 				o := options(t, d)
 				podNetwork := bridge.New(bridge.Options{Dirs: d.Dirs, Log: o.Log})
-				o.Sandboxes = sandbox.New(sandbox.Options{Dirs: d.Dirs, Network: podNetwork, Log: o.Log})
+				o.Sandboxes = sandbox.New(sandbox.Options{Dirs: d.Dirs, Network: podNetwork, Log: o.Log, CgroupDriver: o.CgroupDriver})
 				o.CDIDirs = []string{cdiDevice(t)}
 				r := connectWith(t, d, o)
 				load(t, r)

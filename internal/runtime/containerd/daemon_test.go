@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/device"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
@@ -33,9 +34,11 @@ func (noNetwork) Holders() ([]string, error)             { return nil, nil }
 // options returns the Options of a Runtime on d.
 func options(t testing.TB, d daemontest.Daemon) containerd.Options {
 	log := daemontest.Log(t)
+	driver := oci.Driver(os.Getenv("PODRUN_TEST_CGROUP_DRIVER")) // systemd's is for machines that have it
 	return containerd.Options{
-		Address: d.Address, Namespace: daemontest.Namespace, RuntimeName: d.Shim, Dirs: d.Dirs, Log: log,
-		Sandboxes: sandbox.New(sandbox.Options{Dirs: d.Dirs, Network: noNetwork{}, Log: log}),
+		CgroupDriver: driver,
+		Address:      d.Address, Namespace: daemontest.Namespace, RuntimeName: d.Shim, Dirs: d.Dirs, Log: log,
+		Sandboxes: sandbox.New(sandbox.Options{Dirs: d.Dirs, Network: noNetwork{}, Log: log, CgroupDriver: driver}),
 	}
 }
 

@@ -54,6 +54,7 @@ func groupMetrics() []groupMetric {
 	all = append(all, specMetrics()...)
 	all = append(all, diskMetrics()...)
 	all = append(all, networkMetrics()...)
+	all = append(all, pressureMetrics()...)
 	return append(all,
 		measured("container_processes", "Processes of a container.", func(g *stats.Group) float64 { return float64(g.Processes) }),
 		measured("container_threads", "Processes and threads of a container.",
@@ -203,6 +204,37 @@ func networkMetrics() (out []groupMetric) {
 	return out
 }
 
+// pressureMetrics are those of containers, pods and the machine where the kernel says it.
+func pressureMetrics() (out []groupMetric) {
+	for _, resource := range []struct {
+		name, of string
+		stalls   func(p *cgroup.Pressure) *cgroup.Stalls
+	}{
+		{"cpu", "the CPU", func(p *cgroup.Pressure) *cgroup.Stalls { return p.CPU }},
+		{"memory", "memory", func(p *cgroup.Pressure) *cgroup.Stalls { return p.Memory }},
+		{"io", "I/O", func(p *cgroup.Pressure) *cgroup.Stalls { return p.IO }},
+	} {
+		for _, kind := range []struct {
+			name, who string
+			of        func(s *cgroup.Stalls) time.Duration
+		}{
+			{"waiting", "some processes", func(s *cgroup.Stalls) time.Duration { return s.Some.Total }},
+			{"stalled", "all processes at once", func(s *cgroup.Stalls) time.Duration { return s.Full.Total }},
+		} {
+			out = append(out, groupMetric{
+				name: "container_pressure_" + resource.name + "_" + kind.name + "_seconds_total",
+				help: "How long " + kind.who + " of a container waited for " + resource.of + ".", kind: counter,
+				of: func(g *stats.Group, emit func(float64, ...string)) {
+					if s := resource.stalls(&g.Pressure); s != nil {
+						emit(kind.of(s).Seconds())
+					}
+				},
+			})
+		}
+	}
+	return out
+}
+
 // Containers returns the handler of container metrics with the names and labels that the kubelet serves
 // at /metrics/cadvisor.
 func Containers(groups func() (stats.Groups, error), log *slog.Logger) http.Handler {
@@ -286,8 +318,8 @@ func (c *containers) machine(e emitter, all *stats.Groups) {
 	if all.Data.Capacity > 0 {
 		e.disk(all.Data, float64(all.Data.Capacity-all.Data.Free), labels)
 	}
-	whole := stats.Group{Links: all.Links}
-	for _, m := range networkMetrics() {
+	whole := stats.Group{Links: all.Links, Pressure: all.Pressure}
+	for _, m := range append(networkMetrics(), pressureMetrics()...) {
 		m.of(&whole, func(value float64, further ...string) {
 			e.emit(m.name, m.kind, value, append(labels, further...)...)
 		})

@@ -27,17 +27,20 @@ func groups() stats.Groups {
 		Cache: 400, MappedFile: 60, Kernel: 20, Peak: 1200, MemoryLimit: 2000, LimitHits: 4, OOMKills: 1, Tasks: 9, MostTasks: 90,
 		Devices: []cgroup.Device{{Number: "0:1", BytesRead: 4096, BytesWritten: 8192, Reads: 1, Writes: 2}, {Number: "0:2"}},
 	}
+	stalls := func(n int) *cgroup.Stalls {
+		return &cgroup.Stalls{Some: cgroup.Stall{Total: time.Duration(n) * time.Second}, Full: cgroup.Stall{Total: time.Duration(n) * time.Millisecond}}
+	}
 	free := cgroup.Details{Usage: cgroup.Usage{Swap: -1, SwapLimit: -1}}
 	link := sys.Link{Name: "eth0", RxBytes: 1, RxPackets: 2, RxErrors: 3, RxDropped: 4, TxBytes: 5, TxPackets: 6, TxErrors: 7, TxDropped: 8}
 	return stats.Groups{
 		Machine: sys.Usage{Since: time.Unix(500, 0), CPU: 9 * time.Second, Memory: 5000, WorkingSet: 3000, Total: 8000, SwapTotal: 90, Processors: 2},
-		Links:   []sys.Link{{Name: "ens3", RxBytes: 99}},
-		Data:    stats.Volume{Device: "/dev/vda", FS: sys.FS{Capacity: 100, Free: 40, Files: 10, FilesFree: 3}},
-		Layers:  stats.Volume{Device: "/dev/vdb", FS: sys.FS{Capacity: 200}},
+		Links:   []sys.Link{{Name: "ens3", RxBytes: 99}}, Pressure: cgroup.Pressure{CPU: stalls(7)},
+		Data:   stats.Volume{Device: "/dev/vda", FS: sys.FS{Capacity: 100, Free: 40, Files: 10, FilesFree: 3}},
+		Layers: stats.Volume{Device: "/dev/vdb", FS: sys.FS{Capacity: 200}},
 		All: []stats.Group{
 			{
 				Pod: web, Container: "c", ID: "abc", Image: "docker.io/library/app:1", Path: "/podrun/burstable/podu1/abc",
-				Started: time.Unix(1000, 0), Details: details, Processes: 3, Disk: &pod.Space{Bytes: 10, Files: 1},
+				Started: time.Unix(1000, 0), Details: details, Pressure: cgroup.Pressure{CPU: stalls(1), Memory: stalls(2), IO: stalls(3)}, Processes: 3, Disk: &pod.Space{Bytes: 10, Files: 1},
 			},
 			{Pod: web, Path: "/podrun/burstable/podu1", Details: details, Links: []sys.Link{link, {Name: "net1"}}},
 			{Pod: host, Path: "/podrun/podu2", Details: free},
@@ -82,6 +85,10 @@ func TestContainers(t *testing.T) {
 		`container_spec_memory_swap_limit_bytes{`+container+of+named+`} 100`,
 		`container_processes{`+container+of+named+`} 3`, `container_threads{`+container+of+named+`} 9`,
 		`container_threads_max{`+container+of+named+`} 90`, `container_start_time_seconds{`+container+of+named+`} 1000`,
+		`container_pressure_cpu_waiting_seconds_total{`+container+of+named+`} 1`, `container_pressure_cpu_stalled_seconds_total{`+container+of+named+`} 0.001`,
+		`container_pressure_memory_waiting_seconds_total{`+container+of+named+`} 2`, `container_pressure_memory_stalled_seconds_total{`+container+of+named+`} 0.002`,
+		`container_pressure_io_waiting_seconds_total{`+container+of+named+`} 3`, `container_pressure_io_stalled_seconds_total{`+container+of+named+`} 0.003`,
+		`container_pressure_cpu_waiting_seconds_total{container="",id="/",image="",name="",namespace="",pod=""} 7`,
 		`container_fs_reads_bytes_total{`+container+`device="0:1",`+of+named+`} 4096`,
 		`container_fs_writes_bytes_total{`+container+`device="0:1",`+of+named+`} 8192`,
 		`container_fs_reads_total{`+container+`device="0:1",`+of+named+`} 1`, `container_fs_writes_total{`+container+`device="0:1",`+of+named+`} 2`,
@@ -98,7 +105,7 @@ func TestContainers(t *testing.T) {
 		`container_network_receive_bytes_total{container="",id="/",image="",interface="ens3",name="",namespace="",pod=""} 99`)
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, `pod="host-n"`) && (strings.HasPrefix(line, "container_memory_swap{") ||
-			strings.HasPrefix(line, "container_spec_cpu_quota") || strings.HasPrefix(line, "container_network_")) {
+			strings.HasPrefix(line, "container_spec_cpu_quota") || strings.HasPrefix(line, "container_pressure_") || strings.HasPrefix(line, "container_network_")) {
 			t.Errorf("not known, and shown: %s", line)
 		}
 	}

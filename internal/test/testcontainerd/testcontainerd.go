@@ -56,7 +56,7 @@ var bins = struct {
 }{of: map[string]string{}}
 
 // Bin returns the directory with the binaries of a kind, and downloads or builds them if they are
-// missing. The working directory must be in the project.
+// missing. The working directory must be in the project, or PODRUN_CONTAINERD_BIN be the directory.
 func Bin(ctx context.Context, kind string) (string, error) {
 	bins.Lock()
 	defer bins.Unlock()
@@ -71,6 +71,9 @@ func Bin(ctx context.Context, kind string) (string, error) {
 }
 
 func findBin(ctx context.Context, kind string) (string, error) {
+	if dir := os.Getenv("PODRUN_CONTAINERD_BIN"); dir != "" {
+		return dir, nil // of a machine that has one installed, and no Go
+	}
 	gomod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("finding the project: %w", err)
