@@ -66,9 +66,9 @@ verify: update ## check that what is generated is up to date
 	git diff --exit-code
 	@new=$$(git ls-files --others --exclude-standard); [ -z "$$new" ] || { echo "generated but not checked in:" $$new; exit 1; }
 
-e2e: build ## run podrun end to end on the embedded, a stock and Debian's containerd, and in a container (root)
+e2e: build ## run podrun end to end on the embedded, a stock and Debian's containerd, and in a container (root); CORE=1 for a part on the latter two
 	@scripts/deps.sh runc busybox docker-registry prometheus dbus-daemon chromium
-	@scripts/e2e.sh
+	@CORE=$(CORE) scripts/e2e.sh
 
 kubeadm: build ## run the manifests that kubeadm writes, with Kubernetes' own programs, which it builds (root; 15 minutes at first)
 	@scripts/deps.sh runc busybox ip

@@ -2,6 +2,8 @@ package vm
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -14,14 +16,18 @@ import (
 	"podrun.io/podrun/internal/test/testimage"
 )
 
-// box is a busybox that the second disk has as box.tar.
-const box = "podrun.example/box:1"
+const (
+	// box is a busybox that the second disk has as box.tar.
+	box = "podrun.example/box:1"
+	// tool is an image of two versions: see makeTools.
+	tool = "podrun.example/tool:1"
+)
 
 // setup is what all tests share.
 var setup struct {
 	dir   string // for what the tests make; removed at the end
 	image string // directory of the Debian, by scripts/vmroot.sh
-	cargo string // the second disk: the agent, podrun's package, box
+	cargo string // the second disk: the agent, podrun's package, box, tool
 	kvm   bool
 }
 
@@ -86,7 +92,7 @@ func makeCargo(dir, deb string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.Rename(tar, filepath.Join(tree, "box.tar")); err != nil {
+	if err := errors.Join(os.Rename(tar, filepath.Join(tree, "box.tar")), makeTools(tree)); err != nil {
 		return "", err
 	}
 	for name, from := range map[string]string{"agent": agent, "podrun.deb": deb} {
@@ -97,6 +103,24 @@ func makeCargo(dir, deb string) (string, error) {
 	disk := filepath.Join(dir, "cargo.img")
 	err = run("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", tree, disk, "256M")
 	return disk, errors.Join(err, os.RemoveAll(tree))
+}
+
+// makeTools makes the versions of an image of the same name, tool-0.tar and tool-1.tar. Each has in /sum what sha256sum
+// says of its /data, which no other has.
+func makeTools(dir string) error {
+	for i := range 2 {
+		data := make([]byte, 8<<20)
+		_, _ = rand.Read(data) // it never fails
+		sum := fmt.Sprintf("%x  -\n", sha256.Sum256(data))
+		tar, err := testimage.Busybox(dir, tool, testimage.File("/data", 0o644, data), testimage.File("/sum", 0o644, []byte(sum)))
+		if err != nil {
+			return err
+		}
+		if err := os.Rename(tar, filepath.Join(dir, fmt.Sprintf("tool-%d.tar", i))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // run runs a program of this machine.

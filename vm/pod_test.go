@@ -63,7 +63,7 @@ func TestLimits(t *testing.T) {
 		group := m.sh(`cut -d: -f3 /proc/$(pgrep -xf "sleep 7654")/cgroup`)
 		for _, c := range []struct{ file, want string }{
 			{"memory.max", "33554432"}, {"cpu.max", "20000 100000"}, {"memory.oom.group", "1"},
-			{"../memory.max", "33554432"}, {"../cpu.max", "20000 100000"}, {"cpu.weight", "4"},
+			{"../memory.max", "33554432"}, {"../cpu.max", "20000 100000"}, {"cpu.weight", "4"}, {"memory.swap.max", "0"},
 		} {
 			if got := m.sh("cat /sys/fs/cgroup" + group + "/" + c.file); got != c.want {
 				t.Errorf("%s: %s of %s is %s, want %s", driver, c.file, group, got, c.want)
@@ -72,6 +72,11 @@ func TestLimits(t *testing.T) {
 		below := map[string]string{"cgroupfs": "/podrun/burstable/pod", "systemd": "/podrun.slice/podrun-burstable.slice/podrun-burstable-pod"}
 		if !strings.HasPrefix(group, below[driver]) {
 			t.Errorf("%s: the container is in %s", driver, group)
+		}
+		m.write("/etc/pods/free.yaml", podOf("free-"+driver, "sleep 7655 & "+forever))
+		m.await("the pod without limits", isReady("free-"+driver))
+		if got := m.sh(`cd /sys/fs/cgroup$(cut -d: -f3 /proc/$(pgrep -xf "sleep 7655")/cgroup); cat memory.max memory.swap.max cpu.max cpu.weight`); got != "max\n0\nmax 100000\n1" {
+			t.Errorf("%s: limits of a pod without any: %s", driver, got)
 		}
 		// The child takes more than there is. Its parent would go on.
 		m.write("/etc/pods/greedy.yaml", inContainer(podOf("greedy-"+driver, `sh -c 'x=$(head -c 64000000 /dev/zero | tr "\0" a)'; sleep 1000`,

@@ -13,23 +13,27 @@ import (
 	"podrun.io/podrun/internal/test"
 )
 
-// TestPowerCut: qemu is killed while pods come, change and go. What the guest had not written to its disk is lost.
-// After the next boot a job that had been reported as succeeded still is, and does not run again; the pods of the
-// manifests run; nothing of others is left. PODRUN_VM_SEED chooses the moments, PODRUN_VM_ROUNDS how many there are.
+// TestPowerCut: qemu is killed while pods come, change and go, and images are loaded. What the guest had not written to
+// its disk is lost. After the next boot a job that had been reported as succeeded still is, and does not run again; an
+// image that had been loaded is there, and each is whole; the pods of the manifests run; nothing of others is left. PODRUN_VM_SEED chooses the moments, PODRUN_VM_ROUNDS how many there are.
 func TestPowerCut(t *testing.T) {
 	seed, n := test.Number(t, "PODRUN_VM_SEED", 1), test.Number(t, "PODRUN_VM_ROUNDS", 2)
 	if testing.Short() {
 		n = min(n, 1)
 	}
 	c := &cutting{machine: bootServing(t), dice: rand.New(rand.NewPCG(uint64(seed), 0)), done: map[string]string{}}
+	c.loadTool()
 	c.change("apply", "web-first", webPod("web-first", 0))
 	c.await("the first pod", isReady("web-first"))
 	for i := range n {
-		// Half of them happen as soon as a result is reported, before the guest writes back by itself.
-		if i%2 == 0 {
+		// Two of three happen as soon as a result is reported, before the guest writes back by itself.
+		switch i % 3 {
+		case 0:
 			c.cutAtReport(i)
-		} else {
+		case 1:
 			c.cutAtAnyTime(i)
+		default:
+			c.cutAtLoad(i)
 		}
 		c.check(i)
 	}
@@ -42,6 +46,11 @@ type cutting struct {
 	next int // the number of the next pod
 	// done has for each job that was reported as succeeded how many lines its trace had then.
 	done map[string]string
+}
+
+// toolPod runs the image that changes.
+func toolPod(name string) string {
+	return strings.Replace(webPod(name, 0), box, tool, 1)
 }
 
 func webPod(name string, version int) string {
@@ -118,7 +127,7 @@ func podsOf(t *testing.T, text string) []v1.Pod {
 func (c *cutting) anyChange() bool {
 	c.t.Helper()
 	c.next++
-	switch c.dice.IntN(4) {
+	switch c.dice.IntN(6) {
 	case 0:
 		return c.change("apply", "web-first", webPod("web-first", c.next))
 	case 1:
@@ -126,9 +135,19 @@ func (c *cutting) anyChange() bool {
 		return c.change("apply", name, webPod(name, 0))
 	case 2:
 		return c.change("remove", fmt.Sprintf("web-%d", 1+c.dice.IntN(c.next)), "")
+	case 3:
+		return c.loadTool()
+	case 4:
+		return c.change([]string{"apply", "remove"}[c.dice.IntN(2)], "tool", toolPod("tool"))
 	default:
 		return c.newJob() != ""
 	}
+}
+
+// loadTool loads a version of the image that changes.
+func (c *cutting) loadTool() bool {
+	c.t.Helper()
+	return c.attempt("", "podrun images load /vm/tool-$1.tar", fmt.Sprint(c.dice.IntN(2))) != nil
 }
 
 // newJob makes a job, and returns its name, or nothing if the power was cut.
@@ -155,6 +174,19 @@ func (c *cutting) cutAtReport(cut int) {
 	c.start()
 }
 
+// cutAtLoad cuts the power when an image has just been loaded.
+func (c *cutting) cutAtLoad(cut int) {
+	c.t.Helper()
+	c.anyChange()
+	c.loadTool()
+	c.cutPower()
+	c.t.Logf("cut %d: as soon as an image was loaded", cut)
+	c.start()
+	if got := c.sh("podrun images list"); !strings.Contains(got, "podrun.example/tool") {
+		c.t.Errorf("cut %d: the image that was loaded is not there: %s", cut, got)
+	}
+}
+
 // cutAtAnyTime cuts the power at a moment that depends on nothing.
 func (c *cutting) cutAtAnyTime(cut int) {
 	c.t.Helper()
@@ -174,6 +206,12 @@ func (c *cutting) cutAtAnyTime(cut int) {
 func (c *cutting) check(cut int) {
 	c.t.Helper()
 	c.await("podrun", "systemctl is-active podrun")
+	// An image is there or is not, and those that are there are whole.
+	if r := c.run("sh", "-c", "podrun images list | grep -q podrun.example/tool"); r.Code != 0 {
+		c.t.Logf("cut %d: the image that changes is not there, and loaded again", cut)
+		c.loadTool()
+	}
+	c.change("apply", "tool", toolPod("tool"))
 	names := strings.Fields(c.sh(`cd /etc/pods; rm -f *~; ls | sed 's/\.yaml$//'`))
 	for _, name := range names {
 		if strings.HasPrefix(name, "job-") {
@@ -182,6 +220,7 @@ func (c *cutting) check(cut int) {
 			c.await(name, isReady(name))
 		}
 	}
+	c.sh(`podrun exec tool -- sh -c '[ "$(sha256sum </data)" = "$(cat /sum)" ]'`)
 	for job, lines := range c.done {
 		if got := c.sh("wc -l </trace/" + job); got != lines {
 			c.t.Errorf("cut %d: %s had been reported as succeeded and ran again: %s lines, had %s", cut, job, got, lines)

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 )
@@ -68,6 +69,13 @@ func TestSystemd(t *testing.T) {
 	}
 	if got := m.sh("journalctl -b -u podrun _COMM=podrun -o cat --no-pager"); !strings.Contains(got, "serving") {
 		t.Errorf("podrun's log in the journal: %s", got)
+	}
+	// What the unit does without is in the docs, with systemd's figure for it.
+	exposure := strings.Fields(m.sh("systemd-analyze security --no-pager podrun.service | grep 'Overall exposure' | grep -o '[0-9]*\\.[0-9]*'"))
+	docs, err := os.ReadFile("../docs/security.md")
+	must(t, err)
+	if len(exposure) != 1 || !strings.Contains(string(docs), "exposure level "+exposure[0]) {
+		t.Errorf("systemd-analyze security: %s; docs/security.md has another figure", exposure)
 	}
 	m.sh("systemctl stop podrun")
 	still := m.sh(`pgrep -cf '[t]rap "exit 0" TERM; while'`)

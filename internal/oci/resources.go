@@ -58,6 +58,9 @@ func resources(in Input) *specs.LinuxResources {
 		// The kernel kills all processes of a container or none, so that no container continues in
 		// part.
 		out.Unified = map[string]string{"memory.oom.group": "1"}
+		if in.Machine.SwapLimits {
+			out.Unified["memory.swap.max"] = "0" // as the kubelet's NoSwap, also without a memory limit
+		}
 	}
 	return out
 }

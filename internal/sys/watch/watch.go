@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -92,6 +93,10 @@ func (w *Watcher) add(path string) error {
 	switch err := w.notify.Add(real); {
 	case errors.Is(err, unix.ENOSPC):
 		w.report("files are polled: out of inotify watches, raise fs.inotify.max_user_watches",
+			"path", path)
+		return fmt.Errorf("watching %s: %w", path, ErrPoll)
+	case errors.Is(err, unix.EACCES) && os.Geteuid() == 0: // SELinux denies it, for example
+		w.report("files are polled: the security policy of this machine does not let podrun watch them",
 			"path", path)
 		return fmt.Errorf("watching %s: %w", path, ErrPoll)
 	case err != nil:
