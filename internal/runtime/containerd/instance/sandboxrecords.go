@@ -47,10 +47,15 @@ func (r *SandboxRecords) Remove(ctx context.Context, id string) error {
 	if !r.client.KeepsSandboxes {
 		return nil
 	}
-	if err := r.client.SandboxStore().Delete(ctx, id); err != nil && !daemon.IsNotFound(err) {
-		return daemon.Mapped("removing the sandbox record "+id, err)
+	err := r.client.SandboxStore().Delete(ctx, id)
+	if err == nil || daemon.IsNotFound(err) {
+		return nil
 	}
-	return nil
+	// containerd 1.7 has no kind for the error that there is no such record.
+	if _, left := r.client.SandboxStore().Get(ctx, id); daemon.IsNotFound(left) {
+		return nil
+	}
+	return daemon.Mapped("removing the sandbox record "+id, err)
 }
 
 // CreateForExit creates the record of the instance concurrently with the start of its task, because
