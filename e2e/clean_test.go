@@ -162,10 +162,15 @@ func (n *node) processes() []int {
 func (n *node) cgroups() []string {
 	var out []string
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && n.uids[strings.TrimPrefix(d.Name(), "pod")] {
+		if err != nil || !d.IsDir() {
+			return nil // what vanishes meanwhile is not left
+		}
+		// pod and the UID; with systemd it is part of the name of a slice.
+		name := strings.TrimSuffix(d.Name(), ".slice")
+		if i := strings.LastIndex(name, "pod"); i >= 0 && n.uids[name[i+len("pod"):]] {
 			out = append(out, path)
 		}
-		return nil // what vanishes meanwhile is not left
+		return nil
 	})
 	return out
 }
@@ -238,7 +243,7 @@ func (n *node) mainPID(p *v1.Pod, container string) int {
 		for _, pid := range pids() {
 			groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-			if id != "" && strings.Contains(string(groups), "/"+id) && strings.Contains(string(status), fmt.Sprintf("NSpid:\t%d\t1\n", pid)) {
+			if id != "" && strings.Contains(string(groups), id) && strings.Contains(string(status), fmt.Sprintf("NSpid:\t%d\t1\n", pid)) {
 				return pid
 			}
 		}

@@ -30,7 +30,7 @@ func TestPodCgroup(t *testing.T) {
 	if got := podCgroupFile(t, pid, "cpu", "cpu.cfs_quota_us", "cpu.max"); !strings.HasPrefix(got, "75000") {
 		t.Errorf("the pod's CPU limit %s", got)
 	}
-	if got := podCgroupFile(t, pid, "cpu", "cpu.shares", "cpu.weight"); got != "358" && got != "14" {
+	if got := podCgroupFile(t, pid, "cpu", "cpu.shares", "cpu.weight"); got != "358" && got != "45" {
 		t.Errorf("the pod's weight %s", got)
 	}
 	if got := podCgroupFile(t, pid, "pids", "pids.max", "pids.max"); got != "77" {

@@ -67,7 +67,7 @@ func TestConformance(t *testing.T) {
 func TestEndToEnd(t *testing.T) {
 	m := bootWithSuites(t)
 	const names = "^(TestLimits|TestMemoryLimitKills|TestPodCgroup|TestPodResources|TestOOMScore|TestHugePages|TestDevices|" +
-		"TestResourcesChangeInPlace|TestResizePolicy|TestStats|TestSysctls|TestShareProcessNamespace|TestHostNamespaces|" +
+		"TestResourcesChangeInPlace|TestResizePolicy|TestStats|TestPressure|TestStaticCPUs|TestSysctls|TestShareProcessNamespace|TestHostNamespaces|" +
 		"TestPodNetwork|TestVolumes|TestOnceSucceeds|TestOnceInterrupted|TestCrashLoop|TestStopIsGraceful)$"
 	for _, driver := range []string{"cgroupfs", "systemd"} {
 		m.suite("e2e.test", names, "PODRUN_E2E=1", "PODRUN_E2E_BINARY=/usr/bin/podrun", "PODRUN_E2E_CGROUP_DRIVER="+driver)
