@@ -17,10 +17,7 @@ import (
 // its disk is lost. After the next boot a job that had been reported as succeeded still is, and does not run again; an
 // image that had been loaded is there, and each is whole; the pods of the manifests run; nothing of others is left. PODRUN_VM_SEED chooses the moments, PODRUN_VM_ROUNDS how many there are.
 func TestPowerCut(t *testing.T) {
-	seed, n := test.Number(t, "PODRUN_VM_SEED", 1), test.Number(t, "PODRUN_VM_ROUNDS", 2)
-	if testing.Short() {
-		n = min(n, 1)
-	}
+	seed, n := test.Number(t, "PODRUN_VM_SEED", 1), test.Number(t, "PODRUN_VM_ROUNDS", 5)
 	c := &cutting{machine: bootServing(t), dice: rand.New(rand.NewPCG(uint64(seed), 0)), done: map[string]string{}}
 	c.loadTool()
 	c.change("apply", "web-first", webPod("web-first", 0))
