@@ -207,8 +207,8 @@ func oomScoreAdj(in Input) int {
 }
 
 // wantedOOMScoreAdj returns Kubernetes' oom_score_adj: the more of the machine's memory, in bytes,
-// a burstable container requests, the lower. A sidecar gets the lowest value of the containers that
-// it serves.
+// a burstable container requests, the lower. A sidecar's is not higher than that of the container
+// that requests the least, which it serves too.
 func wantedOOMScoreAdj(p *v1.Pod, c *v1.Container, memory int64) int {
 	qos := pod.QOS(p)
 	switch {
@@ -224,9 +224,11 @@ func wantedOOMScoreAdj(p *v1.Pod, c *v1.Container, memory int64) int {
 	}
 	wanted := score(c)
 	if isSidecar(p, c.Name) {
+		highest := score(&p.Spec.Containers[0])
 		for i := range p.Spec.Containers {
-			wanted = min(wanted, score(&p.Spec.Containers[i]))
+			highest = max(highest, score(&p.Spec.Containers[i]))
 		}
+		wanted = min(wanted, highest)
 	}
 	return int(min(max(wanted, oomBurstableMin), oomBurstableMax))
 }

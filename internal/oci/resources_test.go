@@ -132,7 +132,7 @@ func TestOOMScoreAdj(t *testing.T) {
 		{"all of the memory", of(nil, requirements("", "1000Mi", "", "")), nil, 3},
 		{"more than there is", of(nil, requirements("", "5000Mi", "", "")), nil, 3},
 		{"no memory", of(nil, requirements("1", "", "", "")), nil, 999},
-		{"a sidecar", sidecar, &sidecar.Spec.InitContainers[0], 500},
+		{"a sidecar", sidecar, &sidecar.Spec.InitContainers[0], 900},
 		{"an init container beside", sidecar, &sidecar.Spec.InitContainers[1], 999},
 		{"the pod's own", of(new(requirements("", "500Mi", "", "")), requirements("", "100Mi", "", ""), none), nil, 700},
 		{"the pod's own, guaranteed", of(new(requirements("1", "1Gi", "1", "1Gi")), none), nil, -997},

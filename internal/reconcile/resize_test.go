@@ -141,9 +141,15 @@ func TestResizeThatFailsIsShown(t *testing.T) {
 		if told := h.events.take(); strings.Count(told, "ResizeError") != 1 || strings.Contains(told, "ResizeCompleted") {
 			t.Errorf("events: %s", told)
 		}
+		// Another resize in its place does not complete it.
+		h.want(asking("p", "150Mi"))
+		after(5 * time.Second)
+		if told := h.events.take(); strings.Contains(told, "ResizeCompleted") || !strings.Contains(told, "ResizeStarted") {
+			t.Errorf("events: %s", told)
+		}
 		rt.Fail("ResizeContainer", nil)
 		after(time.Minute)
-		if told := h.events.take(); !strings.Contains(told, "ResizeCompleted") {
+		if told := h.events.take(); strings.Count(told, "ResizeCompleted") != 1 || !strings.Contains(told, "completed: a:requests.memory=150Mi") {
 			t.Errorf("events: %s", told)
 		}
 		if c := conditionOf(h.board.get("p"), v1.PodResizeInProgress); c.Type != "" {

@@ -46,7 +46,7 @@ func (v *Volumes) readyEmptyDir(p *v1.Pod, name string, e *v1.EmptyDirVolumeSour
 		if size := memorySize(p, e); size > 0 {
 			options += ",size=" + strconv.FormatInt(size, 10)
 		}
-		err = v.mountMemory(p.UID, dir, "tmpfs", options)
+		err = v.mountUnswapped(p.UID, dir, options)
 	case strings.HasPrefix(string(e.Medium), string(v1.StorageMediumHugePages)):
 		err = v.mountHugePages(p, dir, e, mode)
 	default:

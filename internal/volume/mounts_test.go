@@ -59,6 +59,16 @@ func (f fixture) left(t *testing.T) []string {
 	return out
 }
 
+// tmpfsKnows reports whether the kernel has an option of tmpfs.
+func tmpfsKnows(option string) bool {
+	fd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return unix.FsconfigSetFlag(fd, option) == nil
+}
+
 func TestMemory(t *testing.T) {
 	needRoot(t)
 	for _, c := range []struct {
@@ -82,6 +92,10 @@ func TestMemory(t *testing.T) {
 		}
 		if mode(t, dir).Perm() != 0o777 {
 			t.Errorf("mode %v", mode(t, dir))
+		}
+		mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(dir))
+		if err != nil || len(mounts) != 1 || strings.Contains(mounts[0].VFSOptions, "noswap") != tmpfsKnows("noswap") {
+			t.Errorf("it may be swapped out: %+v, %v", mounts, err)
 		}
 		if err := f.Teardown(t.Context(), p.UID); err != nil || len(f.left(t)) > 0 {
 			t.Errorf("%v, %v", err, f.left(t))

@@ -80,10 +80,14 @@ func checkFilled(ctx context.Context, dirs layout.Dirs, in pod.Inside) error {
 	return nil
 }
 
-// mountSecret mounts memory that is not swapped out, if the kernel supports that, and other memory
-// if not. During an update a volume has both contents, and a long link takes a block too.
+// mountSecret mounts memory for files of podrun's. During an update a volume has both contents, and a long link takes a
+// block too.
 func (v *Volumes) mountSecret(uid pod.UID, dir, options string) error {
-	options += fmt.Sprintf(",size=%d", 4*pod.MaxFilled)
+	return v.mountUnswapped(uid, dir, options+fmt.Sprintf(",size=%d", 4*pod.MaxFilled))
+}
+
+// mountUnswapped mounts memory that is not swapped out, if the kernel supports that, and other memory if not.
+func (v *Volumes) mountUnswapped(uid pod.UID, dir, options string) error {
 	if err := v.mountMemory(uid, dir, "tmpfs", options+",noswap"); err == nil {
 		return nil
 	}

@@ -270,7 +270,7 @@ var container = map[string]rule{
 }
 
 var podSecurity = map[string]rule{
-	"seLinuxOptions":           yes("a container that asks for them does not start where SELinux is not in use"),
+	"seLinuxOptions":           yes("where SELinux is not in use, a container with them does not start, unless its type is spc_t"),
 	"windowsOptions":           never("podrun runs Linux containers"),
 	"runAsUser":                yes(""),
 	"runAsGroup":               yes(""),
@@ -335,7 +335,7 @@ var volume = map[string]rule{
 var security = map[string]rule{
 	"capabilities":             yes(""),
 	"privileged":               yes(""),
-	"seLinuxOptions":           yes("a container that asks for them does not start where SELinux is not in use"),
+	"seLinuxOptions":           yes("where SELinux is not in use, a container with them does not start, unless its type is spc_t"),
 	"windowsOptions":           never("podrun runs Linux containers"),
 	"runAsUser":                yes(""),
 	"runAsGroup":               yes(""),

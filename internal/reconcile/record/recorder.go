@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -184,8 +185,9 @@ func (r *Recorder) recordResize(p *v1.Pod, next plan.Plan) {
 		}
 	}
 	r.pending = pending
-	if next.Resizing == nil && r.resizing {
+	superseded := slices.ContainsFunc(next.Actions, func(a plan.Action) bool { _, is := a.(plan.Allocate); return is })
+	if next.Resizing == nil && r.resizing && !superseded {
 		r.Record("", Normal, "ResizeCompleted", "Pod resize completed: "+pod.SizeOf(p))
 	}
-	r.resizing = next.Resizing != nil
+	r.resizing = next.Resizing != nil || r.resizing && superseded
 }

@@ -34,5 +34,7 @@ func TestSELinux(t *testing.T) {
 		}
 	} else if err == nil || !strings.Contains(err.Error(), "SELinux is not in use on this machine") {
 		t.Errorf("where there is none: %q, %v", process, err)
+	} else if process, files, err := seLinux("uid-a", &v1.SELinuxOptions{Type: "spc_t", Level: "s0"}); process != "" || files != "" || err != nil {
+		t.Errorf("where there is none, and none is wanted: %q, %q, %v", process, files, err)
 	}
 }
