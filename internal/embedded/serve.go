@@ -193,8 +193,9 @@ func config(o Options, snapshotter string) *srvconfig.Config {
 		Version: version.ConfigVersion,
 		Root:    o.Dirs.Embedded().Data(),
 		State:   o.Dirs.Embedded().State(),
-		// The TMPDIR of the process that started the daemon may not exist as long as the daemon.
-		TempDir: filepath.Join(o.Dirs.Embedded().Data(), "tmp"),
+		// The TMPDIR of the process that started the daemon may not exist as long as the daemon. Shims
+		// write small files there for runc, for each exec: also while the disk of the data is full.
+		TempDir: filepath.Join(o.Dirs.Embedded().State(), "tmp"),
 		// Otherwise a plugin that fails is only missing, and requests fail later with an unclear
 		// error.
 		RequiredPlugins: []string{
