@@ -30,7 +30,7 @@ var table = map[string]map[string]rule{
 	"PodSpec": {
 		"volumes":             yes(""),
 		"initContainers":      yes(""),
-		"containers":          yes(""),
+		"containers":          yes("1000 at most, with initContainers"),
 		"ephemeralContainers": never("cannot be part of a manifest, as in Kubernetes"),
 		"restartPolicy":       yes(""),
 		"terminationGracePeriodSeconds": yes("as by the kubelet a pod that is ended has 1 s at least and " +

@@ -13,9 +13,16 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
+// maxContainers is how many containers a pod may have, init containers among them. Kubernetes has no such limit, but
+// one for the size of what its API server keeps; each is a process, and its row in many places.
+const maxContainers = 1000
+
 // validateContainers validates the containers and init containers of a pod.
 func validateContainers(s *v1.PodSpec, volumes sets.Set[string], spec *field.Path) field.ErrorList {
 	path := spec.Child("containers")
+	if number := len(s.Containers) + len(s.InitContainers); number > maxContainers {
+		return field.ErrorList{field.TooMany(path, number, maxContainers)} // one error, not one for each
+	}
 	if len(s.Containers) == 0 {
 		return append(validateInits(s, sets.New[string](), volumes, spec.Child("initContainers")),
 			field.Required(path, ""))

@@ -1,6 +1,8 @@
 package validate
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,5 +40,27 @@ func TestManyFiles(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// TestManyContainers: a pod has no more containers than podrun can keep an eye on, and that is one error.
+func TestManyContainers(t *testing.T) {
+	of := func(containers, inits int) *v1.PodSpec {
+		s := &v1.PodSpec{}
+		for i := range containers {
+			s.Containers = append(s.Containers, v1.Container{Name: fmt.Sprint("c", i), Image: "app:1"})
+		}
+		for i := range inits {
+			s.InitContainers = append(s.InitContainers, v1.Container{Name: fmt.Sprint("i", i), Image: "app:1"})
+		}
+		return s
+	}
+	errors := func(s *v1.PodSpec) field.ErrorList { return validateContainers(s, nil, field.NewPath("spec")) }
+	tooMany := func(e *field.Error) bool { return e.Type == field.ErrorTypeTooMany }
+	if got := errors(of(600, 400)); slices.ContainsFunc(got, tooMany) {
+		t.Error(got)
+	}
+	if got := errors(of(600, 401)); len(got) != 1 || got[0].Error() != "spec.containers: Too many: 1001: must have at most 1000 items" {
+		t.Error(got)
 	}
 }

@@ -26,14 +26,12 @@ func (r Role) InstanceID() string {
 func Roles(p *v1.Pod) []Role {
 	var all []Role
 	collect := func(containers []v1.Container, statuses []v1.ContainerStatus, init bool) {
+		of := make(map[string]*v1.ContainerStatus, len(statuses))
+		for i := range statuses {
+			of[statuses[i].Name] = &statuses[i]
+		}
 		for i := range containers {
-			r := Role{Container: &containers[i], Init: init}
-			for j := range statuses {
-				if statuses[j].Name == containers[i].Name {
-					r.Status = &statuses[j]
-				}
-			}
-			all = append(all, r)
+			all = append(all, Role{Container: &containers[i], Status: of[containers[i].Name], Init: init})
 		}
 	}
 	collect(p.Spec.Containers, p.Status.ContainerStatuses, false)
