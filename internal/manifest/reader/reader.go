@@ -5,6 +5,7 @@
 package reader
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -12,9 +13,14 @@ import (
 	"podrun.io/podrun/internal/manifest"
 )
 
-// LoadTime is how long a Reader waits for one manifest: many times what any realistic manifest
-// needs.
-const LoadTime = time.Second
+const (
+	// LoadTime is how long a Reader waits for one manifest while others wait for it: many times what any
+	// realistic manifest needs, unless the machine is very busy.
+	LoadTime = time.Second
+	// LoadTimeAlone is how long one waits whose caller reads once only, so that no later call returns the
+	// result: a busy machine shall not make a good manifest a bad one.
+	LoadTimeAlone = time.Minute
+)
 
 // ErrTooSlow reports that loading a manifest was given up, so that other manifests need not wait
 // for it.
@@ -23,6 +29,8 @@ var ErrTooSlow = errors.New("takes too long to read")
 // Reader loads one manifest repeatedly, with a time limit. Its zero value is ready to use. It is
 // not safe for concurrent use.
 type Reader struct {
+	// Limit is how long a load may take; 0: LoadTime.
+	Limit time.Duration
 	// load replaces manifest.Load in tests.
 	load    func([]byte, manifest.LoadOptions) (manifest.Loaded, error)
 	pending chan outcome
@@ -36,10 +44,11 @@ type outcome struct {
 	err    error
 }
 
-// Load calls manifest.Load and gives up with ErrTooSlow after LoadTime, or when done is closed.
+// Load calls manifest.Load and gives up with ErrTooSlow after Limit, or when done is closed.
 // A load that was given up continues in the background, and a later call with the same data returns
 // its result. There is at most one such load: until it ends, each call returns ErrTooSlow.
 func (r *Reader) Load(done <-chan struct{}, data []byte, o manifest.LoadOptions) (manifest.Loaded, error) {
+	limit := cmp.Or(r.Limit, LoadTime)
 	if r.pending != nil {
 		select {
 		case got := <-r.pending:
@@ -48,7 +57,7 @@ func (r *Reader) Load(done <-chan struct{}, data []byte, o manifest.LoadOptions)
 				return got.loaded, got.err
 			}
 		default:
-			return manifest.Loaded{}, tooSlow(o)
+			return manifest.Loaded{}, tooSlow(o, limit)
 		}
 	}
 	load := r.load
@@ -61,7 +70,7 @@ func (r *Reader) Load(done <-chan struct{}, data []byte, o manifest.LoadOptions)
 		loaded, err := load(data, o)
 		pending <- outcome{loaded, err}
 	}()
-	timer := time.NewTimer(LoadTime)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case got := <-pending:
@@ -70,13 +79,13 @@ func (r *Reader) Load(done <-chan struct{}, data []byte, o manifest.LoadOptions)
 	case <-timer.C:
 	case <-done:
 	}
-	return manifest.Loaded{}, tooSlow(o)
+	return manifest.Loaded{}, tooSlow(o, limit)
 }
 
-func tooSlow(o manifest.LoadOptions) error {
+func tooSlow(o manifest.LoadOptions, limit time.Duration) error {
 	path := o.Origin.Path
 	if path == manifest.Stdin {
 		path = "stdin"
 	}
-	return fmt.Errorf("%s: %w: more than %v", path, ErrTooSlow, LoadTime)
+	return fmt.Errorf("%s: %w: more than %v", path, ErrTooSlow, limit)
 }

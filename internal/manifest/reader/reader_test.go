@@ -60,3 +60,17 @@ func TestReaderGivesUp(t *testing.T) {
 		}
 	})
 }
+
+// TestReaderOfABusyMachine: who reads once waits for a manifest that a busy machine reads slowly.
+func TestReaderOfABusyMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slowly := func([]byte, manifest.LoadOptions) (manifest.Loaded, error) {
+			time.Sleep(30 * time.Second)
+			return manifest.Loaded{}, nil
+		}
+		r := &Reader{Limit: LoadTimeAlone, load: slowly}
+		if _, err := r.Load(nil, nil, manifest.LoadOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}

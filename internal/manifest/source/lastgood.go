@@ -6,6 +6,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,10 +89,14 @@ type good struct {
 
 // NewLastGood returns a LastGood without a text.
 func NewLastGood(o Options) *LastGood {
-	return &LastGood{
+	l := &LastGood{
 		o:     o,
 		cache: cache{dir: o.CacheDir, readOnly: o.CacheReadOnly, key: manifest.Digest([]byte(o.Identity))},
 	}
+	if o.CacheDir == "" || o.CacheReadOnly { // who keeps nothing reads once, as podrun once
+		l.reader.Limit = reader.LoadTimeAlone
+	}
+	return l
 }
 
 // Recall takes the cached text for the good one until a better one comes. A text that is being read
@@ -197,7 +202,7 @@ func (l *LastGood) load(text []byte) (manifest.Loaded, error) {
 		Rules:    l.o.Rules,
 	})
 	if errors.Is(err, reader.ErrTooSlow) {
-		return loaded, fmt.Errorf("%s: %w: more than %v", name, reader.ErrTooSlow, reader.LoadTime)
+		return loaded, fmt.Errorf("%s: %w: more than %v", name, reader.ErrTooSlow, cmp.Or(l.reader.Limit, reader.LoadTime))
 	}
 	if err == nil {
 		for _, p := range loaded.Pods {

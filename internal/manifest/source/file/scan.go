@@ -55,6 +55,8 @@ type scanner struct {
 	// done is closed when the result of the scan is no longer needed, so that loading a manifest is
 	// given up.
 	done <-chan struct{}
+	// limit is how long loading one manifest may take; 0: reader.LoadTime.
+	limit time.Duration
 }
 
 // entry is the state of one file.
@@ -114,7 +116,7 @@ func (s *scanner) scan(now time.Time) scanResult {
 	s.err, s.loose = nil, loose
 	for path := range paths {
 		if s.files[path] == nil {
-			s.files[path] = &entry{first: !s.begun}
+			s.files[path] = &entry{first: !s.begun, reader: reader.Reader{Limit: s.limit}}
 		}
 	}
 	for path, e := range s.files {

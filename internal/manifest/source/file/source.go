@@ -22,6 +22,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/podsecurity"
+	"podrun.io/podrun/internal/manifest/reader"
 	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/sys/watch"
 )
@@ -105,6 +106,9 @@ func New(o Options) *Source {
 	s := newScanner(path, o.NodeName)
 	s.policy, s.rules, s.noSuffix = o.Policy, o.Rules, o.NoSuffix
 	s.optional, s.strict, s.lasting = o.Optional, o.StrictPermissions, o.Lasting
+	if !o.Lasting {
+		s.limit = reader.LoadTimeAlone // what is late is not read once more
+	}
 	return &Source{
 		path:      path,
 		every:     o.CheckFrequency,

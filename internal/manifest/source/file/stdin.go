@@ -44,7 +44,7 @@ func (t *Text) load() manifest.Snapshot {
 	if err != nil {
 		return manifest.Snapshot{Source: manifest.Stdin, Err: err}
 	}
-	var once reader.Reader
+	once := reader.Reader{Limit: reader.LoadTimeAlone}
 	loaded, err := once.Load(nil, data, t.o)
 	loaded.MarkSeen(manifest.Loaded{}, time.Now())
 	return manifest.Snapshot{
