@@ -80,7 +80,7 @@ func TestEndToEnd(t *testing.T) {
 func TestAttacks(t *testing.T) {
 	m := bootWithSuites(t)
 	m.suite("e2e.test", "^(TestLocalUserAndClaims|TestDirectoriesOfALocalUser|TestPermissionsOfManifests|TestFileModes|"+
-		"TestAttacker|TestPeerOnTheBridge|TestServerIsNoOption|TestRuntimeIsNotLedAstray|TestEscapes|TestForgedVariables|"+
+		"TestPeerOnTheBridge|TestServerIsNoOption|TestRuntimeIsNotLedAstray|TestEscapes|TestForgedVariables|"+
 		"TestSecretsOfTwoContainers|TestSecretsOfRuntimeClasses|TestOwnUsers|TestRestricted|TestRestrictedPod|TestPrivileged|"+
 		"TestSecurityDefaults|TestRefusedUsers)$", "PODRUN_E2E=1", "PODRUN_E2E_BINARY=/usr/bin/podrun")
 }
