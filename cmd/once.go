@@ -12,23 +12,14 @@ import (
 
 // onceFlags are the flags of once.
 type onceFlags struct {
-	run     flags.Run
-	timeout time.Duration
-	report  once.ReportFile
-	// cleanupTimeout is how long the clean-up may delay the exit, not counting the grace periods of
-	// pods.
-	cleanupTimeout time.Duration
-	stable         time.Duration
-	pullTimeout    time.Duration
-	logs           string
-	logGroups      string
-	exitCodeFrom   string
-	timeline       string
-	remove         bool
+	run       flags.Run
+	options   once.Options
+	logGroups string
 }
 
 func onceCommand(a *app) *cobra.Command {
-	f := &onceFlags{report: once.ReportFile{Began: time.Now()}}
+	f := &onceFlags{options: once.Options{Report: &once.ReportFile{Began: time.Now()}}}
+	o := &f.options
 	c := &cobra.Command{
 		Use:         "once [FILE|DIR|-...]",
 		Annotations: map[string]string{annotationQuiet: "yes"},
@@ -39,27 +30,27 @@ func onceCommand(a *app) *cobra.Command {
 		RunE:        func(c *cobra.Command, _ []string) error { return runOnce(a, c, f) },
 	}
 	f.run.Add(c.Flags())
-	c.Flags().DurationVar(&f.timeout, "timeout", 0, "maximum time to wait for the results (default: no limit)")
-	c.Flags().DurationVar(&f.cleanupTimeout, "cleanup-timeout", once.DefaultCleanupTimeout,
+	c.Flags().DurationVar(&o.Timeout, "timeout", 0, "maximum time to wait for the results (default: no limit)")
+	c.Flags().DurationVar(&o.CleanupTimeout, "cleanup-timeout", once.DefaultCleanupTimeout,
 		"maximum time that the clean-up may delay the exit, not counting grace periods")
-	c.Flags().DurationVar(&f.stable, "service-stable", once.DefaultStable,
+	c.Flags().DurationVar(&o.Stable, "service-stable", once.DefaultStable,
 		"time for which a service must stay ready, without a restart")
-	c.Flags().DurationVar(&f.pullTimeout, "pull-timeout", once.DefaultPullTimeout,
+	c.Flags().DurationVar(&o.PullTimeout, "pull-timeout", once.DefaultPullTimeout,
 		"maximum time for which pulls of an image may fail or make no progress")
-	c.Flags().StringVar(&f.report.Path, "report", "",
+	c.Flags().StringVar(&o.Report.Path, "report", "",
 		"file for a report in JUnit XML format, written however once ends")
-	c.Flags().StringVar(&f.timeline, "timeline", "", "file for what the run spent its time on: .svg or .json")
-	c.Flags().StringVar(&f.logs, "logs", "",
+	c.Flags().StringVar(&o.Timeline, "timeline", "", "file for what the run spent its time on: .svg or .json")
+	c.Flags().StringVar(&o.Logs, "logs", "",
 		"logs to print: at the end all, failed (of containers that failed or were not done) or none, or stream\n"+
 			"each line at once (default: stream on a terminal or if CI is set, else failed)")
 	c.Flags().StringVar(&f.logGroups, "log-groups", "",
 		"fold the logs of containers in the log of a CI service: github, gitlab or none (default: by GITHUB_ACTIONS\n"+
 			"and GITLAB_CI)")
-	c.Flags().StringVar(&f.exitCodeFrom, "exit-code-from", "",
+	c.Flags().StringVar(&o.ExitCodeFrom, "exit-code-from", "",
 		"POD or POD/CONTAINER whose exit code is that of once if it fails; also JOB")
-	c.Flags().BoolVar(&f.remove, "rm", false, "stop and remove all pods when done")
+	c.Flags().BoolVar(&o.Remove, "rm", false, "stop and remove all pods when done")
 	a.reportFailure = func(err error) {
-		if err := f.report.Failure(err); err != nil {
+		if err := o.Report.Failure(err); err != nil {
 			cli.Warnf(a.ErrOut, "%v", err)
 		}
 	}
@@ -71,12 +62,10 @@ func runOnce(a *app, c *cobra.Command, f *onceFlags) error {
 	if err := f.run.Options(c.Flags(), &o); err != nil {
 		return usage(c, err)
 	}
-	run := once.Options{
-		Command: c.CommandPath(), Streams: &a.Streams, Signals: a.signals, LogHandler: a.LogHandler,
-		Agent: o, Report: &f.report, Timeout: f.timeout, CleanupTimeout: f.cleanupTimeout,
-		Stable: f.stable, PullTimeout: f.pullTimeout, Logs: f.logs,
-		ExitCodeFrom: f.exitCodeFrom, Remove: f.remove, Timeline: f.timeline,
-	}
+	cli.WarnOfVariables(a.log, variables(c.Root()))
+	run := f.options
+	run.Command, run.Streams, run.Signals, run.LogHandler = c.CommandPath(), &a.Streams, a.signals, a.LogHandler
+	run.Agent = o
 	if err := run.Check(f.logGroups); err != nil {
 		return usage(c, err)
 	}

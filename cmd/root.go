@@ -172,6 +172,15 @@ func (a *app) commands(root *cobra.Command) {
 		containerdCommand(a))
 }
 
+// variables returns the environment variables that set flags of c and of the commands below it.
+func variables(c *cobra.Command) []string {
+	all := append(flags.Variables(c.Flags()), flags.Variables(c.PersistentFlags())...)
+	for _, sub := range c.Commands() {
+		all = append(all, variables(sub)...)
+	}
+	return all
+}
+
 // annotationQuiet marks commands that print enough about their work themselves: the default of
 // --log-level is warn for them.
 const annotationQuiet = "podrun.io/quiet"

@@ -33,6 +33,7 @@ func serveCommand(a *app) *cobra.Command {
 			if err := errors.Join(garbage.Options(&o), shutdown.Options(&o), pods.Options(&o)); err != nil {
 				return usage(c, err)
 			}
+			cli.WarnOfVariables(a.log, variables(c.Root()))
 			for _, path := range o.Sources.Manifests {
 				if path == "-" {
 					return usage(c, errors.New("--manifests -: only once, diff and validate read standard input"))

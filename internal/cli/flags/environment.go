@@ -37,3 +37,10 @@ func SetFromEnvironment(f *pflag.FlagSet) error {
 	})
 	return firstErr
 }
+
+// Variables returns the environment variables that set flags of f.
+func Variables(f *pflag.FlagSet) []string {
+	var names []string
+	f.VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Annotations[envAnnotation]...) })
+	return names
+}
