@@ -44,7 +44,7 @@ func serveCommand(a *app) *cobra.Command {
 			}
 			cli.IgnoreSIGPIPE() // the pods must run on even if nobody reads the log
 			o.Hurry, o.Watchdog = a.signals.Second(), sdnotify.Watchdog()
-			o.Config = flags.Config(o)
+			o.Config = flags.Config(o, c.Flags())
 			return agenterror.Explain(c.Context(), c.CommandPath(), agent.Serve(c.Context(), o, pods.Stop))
 		},
 	}

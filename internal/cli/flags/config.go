@@ -7,14 +7,29 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/connection"
 )
 
-// Config returns what a serve with these options shows at /configz: as kubeletconfig the settings that a
+// flagSettings are the settings that are shown as their flags have them, by flag.
+var flagSettings = map[string]string{
+	"auto-update-jitter": "autoUpdateJitter", "auto-update-schedule": "autoUpdateSchedule",
+	"cdi-spec-dirs": "cdiSpecDirs", "cni-bin-dir": "cniBinDir", "image-dir": "imageDir",
+	"inline-csi-drivers": "inlineCSIDrivers", "listen-token-file": "listenTokenFile",
+	"log-format": "logFormat", "log-level": "logLevel", "log-links-dir": "logLinksDir",
+	"manifest-url-ca-file": "manifestURLCAFile", "manifest-url-cert-file": "manifestURLCertFile",
+	"manifest-url-key-file": "manifestURLKeyFile", "node-config": "nodeConfig", "pod-security": "podSecurity",
+	"registry-config": "registryConfig", "registry-hosts-dir": "registryHostsDir", "stop-pods": "stopPods",
+	"strict-kinds": "strictKinds",
+}
+
+// Config returns what a serve with these options and flags shows at /configz: as kubeletconfig the settings that a
 // kubelet has too, under its names, and as podrun the others. It has no secrets: neither headers nor
 // tokens nor the arguments of commands.
-func Config(o agent.Options) map[string]any {
-	return map[string]any{"kubeletconfig": kubeletConfig(o), "podrun": ownConfig(o)}
+func Config(o agent.Options, f *pflag.FlagSet) map[string]any {
+	return map[string]any{"kubeletconfig": kubeletConfig(o), "podrun": ownConfig(o, f)}
 }
 
 // settings are names and values in JSON.
@@ -24,6 +39,21 @@ type settings map[string]any
 func (s settings) add(name string, value any, is bool) {
 	if is {
 		s[name] = value
+	}
+}
+
+// addFlag adds the value of a flag: a boolean, a list, or text.
+func (s settings) addFlag(name string, f *pflag.Flag) {
+	if f == nil {
+		return
+	}
+	text := f.Value.String()
+	if list, is := f.Value.(pflag.SliceValue); is {
+		s.add(name, list.GetSlice(), len(list.GetSlice()) > 0)
+	} else if is, err := strconv.ParseBool(text); err == nil && f.Value.Type() == "bool" {
+		s[name] = is
+	} else {
+		s[name] = text
 	}
 }
 
@@ -84,10 +114,11 @@ func first(all []string) string {
 }
 
 // ownConfig returns the settings that a kubelet does not have.
-func ownConfig(o agent.Options) settings {
+func ownConfig(o agent.Options, f *pflag.FlagSet) settings {
 	manifests, _ := o.Sources.Shown()
 	s := settings{
 		"nodeName": o.NodeName, "rootDir": o.Dirs.Root, "runDir": o.Dirs.Run,
+		"containerdAddress":   connection.Locate(o.Connect),
 		"containerdNamespace": o.Connect.Namespace, "runtime": o.Connect.RuntimeName,
 		"events": o.Events, "relistPeriod": duration(o.RelistPeriod), "preferLocal": o.PreferLocal,
 		"noNodeSuffix": o.Sources.NoSuffix, "strictPermissions": o.Sources.StrictPermissions,
@@ -99,6 +130,9 @@ func ownConfig(o agent.Options) settings {
 	s.add("pluginsDir", o.Connect.PluginsDir, o.Connect.PluginsDir != "")
 	s.add("manifests", manifests, len(manifests) > 0)
 	s.add("nodeLabels", o.NodeLabels, len(o.NodeLabels) > 0)
+	for flag, name := range flagSettings {
+		s.addFlag(name, f.Lookup(flag))
+	}
 	s.add("snapshotter", o.Connect.Snapshotter, o.Connect.Snapshotter != "")
 	s.add("cniConfDir", o.CNIConfDir, o.CNIConfDir != "")
 	s.add("runtimeClasses", slices.Sorted(maps.Keys(o.Connect.RuntimeClasses)), len(o.Connect.RuntimeClasses) > 0)

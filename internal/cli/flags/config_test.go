@@ -39,7 +39,7 @@ func TestConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.Listen = listen.ListenOptions
-		text, err := json.Marshal(Config(o))
+		text, err := json.Marshal(Config(o, f))
 		if err != nil {
 			t.Fatal(err)
 		}
