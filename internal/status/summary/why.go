@@ -48,11 +48,9 @@ func whyNot(p *v1.Pod, now time.Time) string {
 		}
 		name := r.Container.Name + ": "
 		switch s := r.Status.State; {
-		case s.Waiting != nil && s.Waiting.Reason == "CrashLoopBackOff":
-			return name + crash(r.Status, nextAttempt(p, now))
-		case s.Waiting != nil && s.Waiting.Message != "":
+		case s.Waiting != nil && (s.Waiting.Reason == "CrashLoopBackOff" || s.Waiting.Message != ""):
 			// The STATUS column shows the reason of the waiting state already.
-			return name + OneLine(s.Waiting.Message) + nextAttempt(p, now)
+			return name + waiting(r.Status, nextAttempt(p, now))
 		case s.Terminated != nil && s.Terminated.ExitCode != 0:
 			return name + exit(s.Terminated)
 		case s.Running != nil && !r.Status.Ready && unready == "" && (!r.Init || pod.IsSidecar(r.Container)):
@@ -102,12 +100,31 @@ func notReady(r Role) string {
 	return "it is being stopped"
 }
 
-// crash describes a container that waits to be restarted.
-func crash(s *v1.ContainerStatus, next string) string {
-	if t := s.LastTerminationState.Terminated; t != nil {
-		return exit(t) + next
+// WhyWaiting returns in one line why a container of p waits: the reason, and what Why says of it. It returns "" if the
+// container does not wait.
+func WhyWaiting(p *v1.Pod, r Role, now time.Time) string {
+	if r.Status == nil || r.Status.State.Waiting == nil {
+		return ""
 	}
-	return reasonAnd(s.State.Waiting.Reason, s.State.Waiting.Message) + next
+	reason, text := r.Status.State.Waiting.Reason, OneLine(waiting(r.Status, nextAttempt(p, now)))
+	if reason == "" || strings.HasPrefix(text, reason) {
+		return text
+	}
+	return reasonAnd(reason, text)
+}
+
+// waiting describes a container that waits. next is what nextAttempt returns for its pod.
+func waiting(s *v1.ContainerStatus, next string) string {
+	w := s.State.Waiting
+	switch t := s.LastTerminationState.Terminated; {
+	case w.Reason == "CrashLoopBackOff" && t != nil:
+		return exit(t) + next
+	case w.Reason == "CrashLoopBackOff":
+		return reasonAnd(w.Reason, w.Message) + next
+	case w.Message != "":
+		return OneLine(w.Message) + next
+	}
+	return ""
 }
 
 // exit describes how a container terminated.
@@ -139,11 +156,14 @@ func Unmounted(p *v1.Pod) string {
 }
 
 // nextAttempt returns "; next attempt in DURATION", which is appended to a reason, or "" if no
-// attempt is scheduled.
+// attempt is scheduled. "in 0s" would read as if the attempt had been forgotten.
 func nextAttempt(p *v1.Pod, now time.Time) string {
 	at, err := time.Parse(time.RFC3339, p.Annotations[manifest.AnnotationNext])
 	if err != nil || !at.After(now) {
 		return ""
+	}
+	if at.Sub(now) < time.Second {
+		return "; next attempt now"
 	}
 	return "; next attempt in " + duration.HumanDuration(at.Sub(now))
 }
