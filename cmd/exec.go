@@ -67,7 +67,7 @@ func openContainer(
 		return in, err
 	}
 	if !in.Runs() {
-		return in, fmt.Errorf("container %q in pod %q is not running", in.Role.Container.Name, in.Pod.Name)
+		return in, query.NotRunning(in.Pod, in.Role)
 	}
 	conn, err := a.connect(c.Context())
 	if err == nil {

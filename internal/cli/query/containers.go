@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -81,11 +82,20 @@ func Instance(p *v1.Pod, r summary.Role, previous bool) (pod.Instance, error) {
 	case previous && !waiting:
 		i.ID, i.Attempt = pod.IDOf(last.ContainerID), i.Attempt-1
 	case waiting && last == nil:
-		why := ""
-		if w := r.Status.State.Waiting; w != nil && w.Reason != "" {
-			why = ": " + w.Reason
-		}
-		return i, fmt.Errorf("container %q in pod %q is waiting to start%s", name, p.Name, why)
+		return i, fmt.Errorf("container %q in pod %q is waiting to start%s", name, p.Name, whyWaiting(p, r))
 	}
 	return i, nil
+}
+
+// NotRunning returns the error that a container of p does not run, with the reason if it waits.
+func NotRunning(p *v1.Pod, r summary.Role) error {
+	return fmt.Errorf("container %q in pod %q is not running%s", r.Container.Name, p.Name, whyWaiting(p, r))
+}
+
+// whyWaiting returns ": " and why a container waits, in the words of get; "" if it does not wait.
+func whyWaiting(p *v1.Pod, r summary.Role) string {
+	if why := summary.WhyWaiting(p, r, time.Now()); why != "" {
+		return ": " + why
+	}
+	return ""
 }

@@ -44,7 +44,7 @@ func Attach(ctx context.Context, o AttachOptions) error {
 	name := r.Container.Name
 	switch {
 	case r.Status == nil || r.Status.State.Running == nil:
-		return fmt.Errorf("container %q in pod %q is not running", name, p.Name)
+		return query.NotRunning(p, r)
 	case o.Stdin && !r.Container.Stdin:
 		return &cli.Error{
 			Code: cli.ExitFailed,
