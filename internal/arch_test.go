@@ -93,7 +93,7 @@ var rooms = map[string]room{
 	"internal/cli":                         {imports: "manifest/decode status/summary"},
 	"internal/cli/printers":                {imports: "cli status/summary manifest manifest/changes manifest/edits manifest/minimal pod sys/fileerror pod/quantity"},
 	"internal/cli/query":                   {imports: "checkpoint cli cli/printers status/summary event checkpoint/layout manifest manifest/decode manifest/rollback pod status sys/watch workload workload/revisions"},
-	"internal/cli/names":                   {imports: "checkpoint/layout cli cli/query pod status status/summary volume/claims workload"},
+	"internal/cli/names":                   {imports: "agent/problems agent/sources checkpoint/layout cli cli/query pod status status/summary volume/claims workload"},
 	"internal/cli/logs":                    {imports: "cli cli/printers cli/query status/summary containerlog containerlog/cri plan pod"},
 	"internal/cli/describe":                {imports: "cli cli/printers cli/query status/contents status/plugins status/summary containerlog containerlog/cri event checkpoint/layout manifest pod workload workload/cronjobs workload/jobs workload/revisions"},
 	"internal/cli/progress":                {imports: "cli status/summary pod"},

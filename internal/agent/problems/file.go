@@ -9,6 +9,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -17,6 +18,9 @@ type Problem struct {
 	// Manifest is the file, directory or URL.
 	Manifest string `json:"manifest"`
 	Error    string `json:"error"`
+	// Pod is the NAMESPACE/NAME of the pod that the problem concerns, with the suffix of the node; "" if that is not
+	// known.
+	Pod string `json:"pod,omitempty"`
 }
 
 // File saves the manifest problems in a file for other commands, because a manifest that was
@@ -32,7 +36,11 @@ func NewFile(path string) *File { return &File{sys.ChangedFile{Path: path}} }
 func (f *File) Write(problems []manifest.Problem) error {
 	all := []Problem{}
 	for _, p := range problems {
-		all = append(all, Problem{Manifest: p.Origin.Path, Error: p.Err.Error()})
+		one := Problem{Manifest: p.Origin.Path, Error: p.Err.Error()}
+		if p.Key != (pod.Key{}) {
+			one.Pod = p.Key.String()
+		}
+		all = append(all, one)
 	}
 	data, err := json.Marshal(all)
 	if err != nil {

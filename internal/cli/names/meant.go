@@ -1,13 +1,17 @@
 package names
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/agent/problems"
+	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/query"
@@ -16,17 +20,47 @@ import (
 	"podrun.io/podrun/internal/workload"
 )
 
-// Meant returns the error of a command, such as podrun logs, with MeantHint if it is that of a pod that does not exist.
+// Meant returns the error of a command, such as podrun logs, with MeantHint if it is that of a pod that does not exist,
+// or with the manifest that serve cannot use and of which the pod would be.
 func Meant(dirs layout.Dirs, command string, err error) error {
 	var notFound *query.NotFoundError
 	var failed *cli.Error
 	if !errors.As(err, &notFound) || !errors.As(err, &failed) {
 		return err
 	}
-	if hint := MeantHint(dirs, command, pod.Key{Namespace: notFound.Namespace, Name: notFound.Name}); hint != "" {
-		failed.Hint = hint // more certain than a similar name, or a pod of another namespace
-	}
+	key := pod.Key{Namespace: notFound.Namespace, Name: notFound.Name}
+	its, perhaps := invalid(dirs, key)
+	// A workload of the name and the pod's own manifest are more certain than a similar name, or a pod of another
+	// namespace, which failed.Hint has.
+	failed.Hint = cmp.Or(MeantHint(dirs, command, key), its, failed.Hint, perhaps)
 	return err
+}
+
+// invalid returns a hint about the manifest of a pod that serve cannot use: its, if one is that of the pod, else
+// perhaps, if it is not known of which pods one is.
+func invalid(dirs layout.Dirs, key pod.Key) (its, perhaps string) {
+	all, err := problems.Read(dirs)
+	if err != nil {
+		return "", "" // what runs as root shows to root alone
+	}
+	named := []string{key.String()}
+	if settings, err := sources.ReadSettings(dirs); err == nil {
+		for _, node := range settings["node-name"] {
+			named = append(named, key.String()+"-"+node)
+		}
+	}
+	for _, p := range all {
+		if !filepath.IsAbs(p.Manifest) { // a URL or a command, which validate does not read
+			continue
+		}
+		if slices.Contains(named, p.Pod) {
+			return "its manifest is invalid: podrun validate " + p.Manifest, ""
+		}
+		if p.Pod == "" && perhaps == "" {
+			perhaps = "a manifest is invalid, perhaps that of the pod: podrun validate " + p.Manifest
+		}
+	}
+	return "", perhaps
 }
 
 // MeantHint returns what to give a command in place of a pod that does not exist, if the serve that runs, or ran last,

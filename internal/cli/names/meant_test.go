@@ -7,9 +7,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	"podrun.io/podrun/internal/agent/problems"
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/query"
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
 )
 
 // TestMeant: a name that is no pod's but a workload's is answered with what the command would accept.
@@ -36,6 +39,44 @@ func TestMeant(t *testing.T) {
 		var failed *cli.Error
 		if !errors.As(Meant(dirs, c.command, err), &failed) || failed.Hint != c.want {
 			t.Errorf("%s %s -n %s: got %q, want %q", c.command, c.name, c.namespace, failed.Hint, c.want)
+		}
+	}
+}
+
+// TestMeantInvalid: a pod of which there is nothing but an invalid manifest is not just unknown.
+func TestMeantInvalid(t *testing.T) {
+	t.Parallel()
+	dirs := layout.Dirs{Run: t.TempDir()}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	unreadable := manifest.Problem{Origin: manifest.Origin{Path: "/etc/pods/b.yaml"}, Err: errors.New("no YAML")}
+	invalid := manifest.Problem{
+		Origin: manifest.Origin{Path: "/etc/pods/a.yaml"}, Key: pod.Key{Namespace: "default", Name: "web-n"}, Err: errors.New("no image"),
+	}
+	served := manifest.Problem{Origin: manifest.Origin{Path: "http://h/"}, Err: errors.New("404")}
+	must(os.WriteFile(dirs.StatusFiles().Serve(), []byte(`{"node-name": ["n"]}`), 0o600))
+	own, perhaps := "its manifest is invalid: podrun validate /etc/pods/a.yaml", "a manifest is invalid, perhaps that of the pod: podrun validate /etc/pods/b.yaml"
+	for _, c := range []struct {
+		problems                      []manifest.Problem
+		namespace, name, former, want string
+	}{
+		{[]manifest.Problem{served, unreadable, invalid}, "default", "web", "former", own},
+		{[]manifest.Problem{invalid}, "default", "web-n", "", own},
+		{[]manifest.Problem{invalid}, "default", "we", "former", "former"},
+		{[]manifest.Problem{invalid}, "shop", "web", "", ""},
+		{[]manifest.Problem{served, unreadable, invalid}, "default", "other", "", perhaps},
+		{[]manifest.Problem{unreadable}, "default", "other", "former", "former"},
+		{[]manifest.Problem{served}, "default", "web", "", ""},
+	} {
+		must(problems.NewFile(dirs.StatusFiles().ManifestProblems()).Write(c.problems))
+		err := Meant(dirs, "podrun logs", &cli.Error{Err: &query.NotFoundError{Namespace: c.namespace, Name: c.name}, Hint: c.former})
+		var failed *cli.Error
+		if !errors.As(err, &failed) || failed.Hint != c.want {
+			t.Errorf("%s/%s: got %q, want %q", c.namespace, c.name, failed.Hint, c.want)
 		}
 	}
 }
