@@ -9,6 +9,7 @@
 package portmap
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,7 +89,10 @@ type PortInUseError struct {
 
 func (e *PortInUseError) Error() string {
 	if e.By == "" {
-		return fmt.Sprintf("host port %s is in use by a process of this machine", e.Port)
+		// podrun does not search for the process: that would be all descriptors of all processes.
+		kind := map[v1.Protocol]string{v1.ProtocolUDP: "u", v1.ProtocolSCTP: "S"}[e.Port.Protocol]
+		return fmt.Sprintf("host port %s is in use by a process of this machine; ss -l%snp 'sport = :%d' shows it",
+			e.Port, cmp.Or(kind, "t"), e.Port.Port)
 	}
 	return fmt.Sprintf("host port %s is taken by pod %s", e.Port, e.By)
 }

@@ -18,3 +18,16 @@ func TestHostPortString(t *testing.T) {
 		}
 	}
 }
+
+// TestPortOfAProcess: the error has the command that shows which process has the port.
+func TestPortOfAProcess(t *testing.T) {
+	for protocol, command := range map[v1.Protocol]string{
+		v1.ProtocolTCP: "ss -ltnp", v1.ProtocolUDP: "ss -lunp", v1.ProtocolSCTP: "ss -lSnp",
+	} {
+		err := &PortInUseError{Port: pod.HostPort{Protocol: protocol, Port: 53}}
+		want := "host port 53/" + string(protocol) + " is in use by a process of this machine; " + command + " 'sport = :53' shows it"
+		if err.Error() != want {
+			t.Errorf("got %q, want %q", err, want)
+		}
+	}
+}
