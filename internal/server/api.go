@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -184,19 +185,17 @@ func NewHandler(o Options) http.Handler {
 }
 
 // checks responds in Kubernetes' style: with "ok" if all checks passed, and with a line for each
-// check if one failed or with ?verbose. ?exclude=NAME skips a check.
+// check if one failed or with ?verbose. ?exclude=NAME skips a check; those lines name what is no check.
 func checks(w http.ResponseWriter, r *http.Request, all []Check, failed int) {
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	query := r.URL.Query()
-	excluded := map[string]bool{}
-	for _, e := range query["exclude"] {
-		excluded[e] = true
-	}
+	unmatched := slices.Compact(slices.Sorted(slices.Values(query["exclude"])))
 	var text strings.Builder
 	good := true
 	for _, c := range all {
 		switch {
-		case excluded[c.Name]:
+		case slices.Contains(query["exclude"], c.Name):
+			unmatched = slices.DeleteFunc(unmatched, func(name string) bool { return name == c.Name })
 			fmt.Fprintf(&text, "[+]%s excluded: ok\n", c.Name)
 		case c.Err != nil:
 			good = false
@@ -204,6 +203,9 @@ func checks(w http.ResponseWriter, r *http.Request, all []Check, failed int) {
 		default:
 			fmt.Fprintf(&text, "[+]%s ok\n", c.Name)
 		}
+	}
+	for _, name := range unmatched { // in the words of kube-apiserver
+		fmt.Fprintf(&text, "warn: some health checks cannot be excluded: no matches for %q\n", name)
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	switch {
