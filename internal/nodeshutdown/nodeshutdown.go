@@ -58,7 +58,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := w.watch(ctx); err != nil && ctx.Err() == nil {
 			w.o.Log.Log(ctx, level,
-				"cannot connect to logind: pods are not terminated gracefully when the machine shuts down", "err", err)
+				"cannot connect to logind: pods are not terminated gracefully when the machine shuts down", "err", err,
+				"hint", "without systemd, run serve with --stop-pods, or podrun down --all in a script that stops the machine")
 			level = slog.LevelDebug
 		}
 		select {

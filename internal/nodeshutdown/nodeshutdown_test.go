@@ -1,8 +1,10 @@
 package nodeshutdown
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -66,8 +68,14 @@ func TestNoBus(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	w := New(Options{Address: "unix:path=" + t.TempDir() + "/none", Most: time.Minute, Log: slog.New(slog.DiscardHandler)})
+	var out bytes.Buffer
+	w := New(Options{Address: "unix:path=" + t.TempDir() + "/none", Most: time.Minute, Log: slog.New(slog.NewTextHandler(&out, nil))})
 	if err := w.Run(ctx); ctx.Err() == nil {
 		t.Errorf("ended with %v", err)
+	}
+	for _, part := range []string{"level=INFO", "--stop-pods", "podrun down --all"} { // what to do instead
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("no %q in %s", part, &out)
+		}
 	}
 }
