@@ -84,7 +84,9 @@ func (s *Stats) links(p *v1.Pod, path string, pids []int) []sys.Link {
 
 // pressure adds the pressure on the cgroup at path to its stats, which may be nil, and returns that of its I/O; nil if
 // the kernel does not say.
-func (s *Stats) pressure(path string, cpu *kubelet.CPUStats, memory *kubelet.MemoryStats, now time.Time) *kubelet.IOStats {
+func (s *Stats) pressure(
+	path string, cpu *kubelet.CPUStats, memory *kubelet.MemoryStats, now time.Time,
+) *kubelet.IOStats {
 	p := s.o.Pressure(path)
 	if cpu != nil {
 		cpu.PSI = stalls(p.CPU)

@@ -43,7 +43,7 @@ func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) 
 	// would hide them from podrun, which could not update them any more.
 	onDisk := kind == layout.KindDownwardAPI && filled.IsWritten(is)
 	if memory && !onDisk {
-		if err := v.mountSecret(in.Pod.UID, dir, "mode=0777"); err != nil {
+		if err := v.mountUnswapped(in.Pod.UID, dir, "mode=0777"+filledSize()); err != nil {
 			return "", err
 		}
 	}
@@ -80,11 +80,9 @@ func checkFilled(ctx context.Context, dirs layout.Dirs, in pod.Inside) error {
 	return nil
 }
 
-// mountSecret mounts memory for files of podrun's. During an update a volume has both contents, and a long link takes a
-// block too.
-func (v *Volumes) mountSecret(uid pod.UID, dir, options string) error {
-	return v.mountUnswapped(uid, dir, options+fmt.Sprintf(",size=%d", 4*pod.MaxFilled))
-}
+// filledSize is the option with the size of memory for podrun's files. During an update a volume has both contents, and
+// a long link takes a block too.
+func filledSize() string { return fmt.Sprintf(",size=%d", 4*pod.MaxFilled) }
 
 // mountUnswapped mounts memory that is not swapped out, if the kernel supports that, and other memory if not.
 func (v *Volumes) mountUnswapped(uid pod.UID, dir, options string) error {
@@ -109,7 +107,7 @@ func readyWithheld(v *Volumes, in pod.Inside) error {
 	if err := root.Mkdir(filepath.Base(dir), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	return v.mountSecret(in.Pod.UID, dir, "mode=0700")
+	return v.mountUnswapped(in.Pod.UID, dir, "mode=0700"+filledSize())
 }
 
 // writeTo updates the files of a volume.
