@@ -395,7 +395,7 @@ var annotations = map[string]rule{
 	"k8s.v1.cni.cncf.io/networks": yes("networks of CNI's beside the pod's own, by " +
 		"the names in --cni-conf-dir's configurations: NAME or NAME@INTERFACE with commas between, or a " +
 		"list in JSON with name, interface, ips and mac"),
-	"container.apparmor.security.beta.kubernetes.io/": ignored("counts for an API server only; use " +
+	"container.apparmor.security.beta.kubernetes.io/": ignored("has no effect; a value other than runtime/default is refused; use " +
 		"securityContext.appArmorProfile"),
 	"container.seccomp.security.alpha.kubernetes.io/": ignored("has no effect since Kubernetes 1.27; use " +
 		"securityContext.seccompProfile"),

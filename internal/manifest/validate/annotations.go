@@ -99,7 +99,7 @@ func validateAppArmorAnnotations(p *v1.Pod, at *field.Path) field.ErrorList {
 		for _, c := range pod.AllContainers(p) {
 			if c.Name == of && pod.Security(p, c).AppArmorProfile == nil {
 				errs = append(errs, field.Forbidden(at.Key(name),
-					"counts for an API server only; use securityContext.appArmorProfile"))
+					"has no effect in podrun; use securityContext.appArmorProfile"))
 			}
 		}
 	}
