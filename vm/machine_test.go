@@ -25,6 +25,8 @@ const (
 	patience = 2 * time.Minute
 	// bootTime is how long a boot may take until the agent answers.
 	bootTime = 5 * time.Minute
+	// stuckTime is for how long a kernel that works writes nothing to the console until the agent answers.
+	stuckTime = 45 * time.Second
 )
 
 // machine is a Debian in qemu. It is off when the test ends, and its disk is removed.
@@ -146,6 +148,9 @@ func (m *machine) receive(r reply) {
 // awaitBoot waits for the agent of another boot.
 func (m *machine) awaitBoot() {
 	m.t.Helper()
+	before, size, grown := m.consoleSize(), int64(0), time.Now()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
 	for timeout := time.After(bootTime); ; {
 		select {
 		case boot := <-m.boots:
@@ -153,16 +158,42 @@ func (m *machine) awaitBoot() {
 				continue
 			}
 			m.booted = boot
-			if text, _ := os.ReadFile(m.path("console")); bytes.Contains(text, []byte("Kernel panic")) {
+			if m.oopsed(before) {
 				m.t.Log("the kernel panicked once, and booted again")
 			}
 			return
+		case <-tick.C:
+			if now := m.consoleSize(); now != size {
+				size, grown = now, time.Now()
+			}
+			// Nor does it always boot again by itself then.
+			if time.Since(grown) > stuckTime && m.oopsed(before) {
+				m.t.Log("the kernel hangs after an oops: the machine is switched off and on")
+				m.cutPower()
+				m.start()
+				return
+			}
 		case <-m.off:
 			m.t.Fatalf("the machine went off\n%s", m.console())
 		case <-timeout:
 			m.t.Fatalf("no boot within %s\n%s", bootTime, m.console())
 		}
 	}
+}
+
+func (m *machine) consoleSize() int64 {
+	st, err := os.Stat(m.path("console"))
+	if err != nil {
+		return 0 // nothing was written yet
+	}
+	return st.Size()
+}
+
+// oopsed reports whether the kernel has written of a fault to the console since it had that size.
+func (m *machine) oopsed(since int64) bool {
+	text, _ := os.ReadFile(m.path("console"))
+	text = text[min(since, int64(len(text))):]
+	return bytes.Contains(text, []byte("Kernel panic")) || bytes.Contains(text, []byte("---[ end trace"))
 }
 
 // try runs a program in the guest, for at most that time.
