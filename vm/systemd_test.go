@@ -71,7 +71,7 @@ func TestSystemd(t *testing.T) {
 		t.Errorf("podrun's log in the journal: %s", got)
 	}
 	// What the unit does without is in the docs, with systemd's figure for it.
-	exposure := strings.Fields(m.sh("systemd-analyze security --no-pager podrun.service | grep 'Overall exposure' | grep -o '[0-9]*\\.[0-9]*'"))
+	exposure := strings.Fields(m.sh("systemd-analyze security --no-pager podrun.service | grep 'Overall exposure' | grep -oE '[0-9]+[.][0-9]+'"))
 	docs, err := os.ReadFile("../docs/security.md")
 	must(t, err)
 	if len(exposure) != 1 || !strings.Contains(string(docs), "exposure level "+exposure[0]) {
