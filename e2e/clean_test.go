@@ -243,13 +243,18 @@ func (n *node) mainPID(p *v1.Pod, container string) int {
 		for _, pid := range pids() {
 			groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-			if id != "" && strings.Contains(string(groups), id) && strings.Contains(string(status), fmt.Sprintf("NSpid:\t%d\t1\n", pid)) {
+			if id != "" && inGroup(string(groups), id) && strings.Contains(string(status), fmt.Sprintf("NSpid:\t%d\t1\n", pid)) {
 				return pid
 			}
 		}
 	}
 	n.t.Fatalf("no process of %s in %s: %s", container, p.Name, asJSON(p.Status.ContainerStatuses))
 	return 0
+}
+
+// inGroup reports whether the name of one of these cgroups begins so. With systemd they are scopes of podrun's.
+func inGroup(groups, name string) bool {
+	return strings.Contains(groups, "/"+name) || strings.Contains(groups, "/podrun-"+name)
 }
 
 // kill kills a container's process the way a crash does.

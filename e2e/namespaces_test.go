@@ -93,7 +93,7 @@ func TestShareProcessNamespace(t *testing.T) {
 	killed := false
 	for _, pid := range pids() {
 		groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-		if strings.Contains(string(groups), "pod"+string(p.UID)) && strings.Contains(string(groups), "pause-") {
+		if strings.Contains(string(groups), "pod"+string(p.UID)) && inGroup(string(groups), pauseGroup) {
 			if size := processStatus(t, pid, "VmRSS"); len(size) > len("999 kB") {
 				t.Errorf("it takes %s", size)
 			}

@@ -166,7 +166,7 @@ func (m *machine) awaitBoot() {
 			if now := m.consoleSize(); now != size {
 				size, grown = now, time.Now()
 			}
-			// Nor does it always boot again by itself then.
+			// After a panic it does not always boot again by itself.
 			if time.Since(grown) > stuckTime && m.oopsed(before) {
 				m.t.Log("the kernel hangs after an oops: the machine is switched off and on")
 				m.cutPower()

@@ -15,7 +15,8 @@ import (
 
 // TestPowerCut: qemu is killed while pods come, change and go, and images are loaded. What the guest had not written to
 // its disk is lost. After the next boot a job that had been reported as succeeded still is, and does not run again; an
-// image that had been loaded is there, and each is whole; the pods of the manifests run; nothing of others is left. PODRUN_VM_SEED chooses the moments, PODRUN_VM_ROUNDS how many there are.
+// image that had been loaded is there, and each is whole; the pods of the manifests run; nothing of others is left.
+// PODRUN_VM_SEED chooses the moments, PODRUN_VM_ROUNDS how many there are.
 func TestPowerCut(t *testing.T) {
 	seed, n := test.Number(t, "PODRUN_VM_SEED", 1), test.Number(t, "PODRUN_VM_ROUNDS", 5)
 	c := &cutting{machine: bootServing(t), dice: rand.New(rand.NewPCG(uint64(seed), 0)), done: map[string]string{}}
@@ -148,7 +149,12 @@ func (c *cutting) anyChange() bool {
 // loadTool loads a version of the image that changes.
 func (c *cutting) loadTool() bool {
 	c.t.Helper()
-	return c.attempt("", "podrun images load /vm/tool-$1.tar", fmt.Sprint(c.dice.IntN(2))) != nil
+	return c.attempt("", c.load()) != nil
+}
+
+// load is a script that loads a version of the image that changes.
+func (c *cutting) load() string {
+	return fmt.Sprintf("podrun images load /vm/tool-%d.tar", c.dice.IntN(2))
 }
 
 // newJob makes a job, and returns its name, or nothing if the power was cut.
@@ -188,7 +194,7 @@ func (c *cutting) cutAfter(script string) {
 func (c *cutting) cutAtLoad(cut int) {
 	c.t.Helper()
 	c.anyChange()
-	c.cutAfter(fmt.Sprintf("podrun images load /vm/tool-%d.tar", c.dice.IntN(2)))
+	c.cutAfter(c.load())
 	c.t.Logf("cut %d: as soon as an image was loaded", cut)
 	if got := c.sh("podrun images list"); !strings.Contains(got, "podrun.example/tool") {
 		c.t.Errorf("cut %d: the image that was loaded is not there: %s", cut, got)

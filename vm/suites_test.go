@@ -30,7 +30,7 @@ func bootWithSuites(t *testing.T) *machine {
 	return m
 }
 
-// suite runs tests of a binary in the guest, one after the other, and logs what each did. None that is named may be
+// suite runs tests of a binary in the guest and logs what each did. None that is named may be
 // skipped.
 func (m *machine) suite(binary, names string, env ...string) {
 	m.t.Helper()

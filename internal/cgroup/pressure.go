@@ -50,10 +50,10 @@ func pressure(file func(resource string) string) (p Pressure) {
 // are none.
 func parseStalls(text string) *Stalls {
 	var out Stalls
+	of := map[string]*Stall{"some": &out.Some, "full": &out.Full}
 	lines := 0
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
-		of := map[string]*Stall{"some": &out.Some, "full": &out.Full}
 		if len(fields) == 0 || of[fields[0]] == nil {
 			continue
 		}

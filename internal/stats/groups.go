@@ -24,7 +24,7 @@ type Group struct {
 	Path    string
 	Started time.Time
 	Details cgroup.Details
-	// Pressure is how long its processes waited for resources.
+	// Pressure is how long its processes waited for resources; AddPressure sets it.
 	Pressure cgroup.Pressure
 	// Processes is their number.
 	Processes int
@@ -38,7 +38,7 @@ type Group struct {
 // Groups are the cgroups of all running pods, and what the machine uses.
 type Groups struct {
 	Machine sys.Usage
-	// Pressure is the machine's.
+	// Pressure is the machine's; AddPressure sets it.
 	Pressure cgroup.Pressure
 	// Links are the machine's interfaces.
 	Links []sys.Link
@@ -59,7 +59,6 @@ func (s *Stats) Groups(ctx context.Context, pods []v1.Pod) (Groups, error) {
 	var out Groups
 	var failed [4]error
 	out.Machine, failed[0] = s.o.Machine()
-	out.Pressure = s.o.Pressure(machine)
 	out.Links, failed[1] = s.o.Links(0)
 	var layers map[pod.UID]measured
 	if s.disks != nil {
@@ -88,7 +87,7 @@ func (s *Stats) groups(p *v1.Pod, disk measured) (out []Group) {
 			}
 			one := Group{
 				Pod: p, Container: c.Name, ID: id, Image: c.Image, Path: own, Started: c.State.Running.StartedAt.Time,
-				Details: details, Pressure: s.o.Pressure(own),
+				Details: details,
 			}
 			if used, known := disk.usage.Roots[c.Name]; known {
 				one.Disk = &used
@@ -112,7 +111,6 @@ func (s *Stats) groups(p *v1.Pod, disk measured) (out []Group) {
 	if whole.Details, err = s.o.Details(whole.Path); err != nil {
 		return out
 	}
-	whole.Pressure = s.o.Pressure(whole.Path)
 	return append(out, whole)
 }
 

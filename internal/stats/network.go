@@ -47,6 +47,7 @@ func network(links []sys.Link, now time.Time) *kubelet.NetworkStats {
 // uses the host network, its network traffic; and the pressure on it and on its containers.
 func (s *Stats) inside(p *v1.Pod, cgroups map[string][]string, now time.Time, out *kubelet.PodStats) {
 	var count uint64
+	parent := "" // the pod's cgroup
 	for i := range out.Containers {
 		c := &out.Containers[i]
 		own, pids, err := cgroup.First(s.o.Processes, cgroups[c.Name])
@@ -58,9 +59,10 @@ func (s *Stats) inside(p *v1.Pod, cgroups map[string][]string, now time.Time, ou
 			out.Network = network(s.links(p, own, pids), now)
 		}
 		c.IO = s.pressure(own, c.CPU, c.Memory, now)
-		if out.IO == nil {
-			out.IO = s.pressure(path.Dir(own), out.CPU, out.Memory, now)
-		}
+		parent = path.Dir(own)
+	}
+	if parent != "" {
+		out.IO = s.pressure(parent, out.CPU, out.Memory, now)
 	}
 	out.ProcessStats = &kubelet.ProcessStats{ProcessCount: &count}
 }
@@ -80,33 +82,4 @@ func (s *Stats) links(p *v1.Pod, path string, pids []int) []sys.Link {
 		return nil
 	}
 	return links
-}
-
-// pressure adds the pressure on the cgroup at path to its stats, which may be nil, and returns that of its I/O; nil if
-// the kernel does not say.
-func (s *Stats) pressure(
-	path string, cpu *kubelet.CPUStats, memory *kubelet.MemoryStats, now time.Time,
-) *kubelet.IOStats {
-	p := s.o.Pressure(path)
-	if cpu != nil {
-		cpu.PSI = stalls(p.CPU)
-	}
-	if memory != nil {
-		memory.PSI = stalls(p.Memory)
-	}
-	if p.IO == nil {
-		return nil
-	}
-	return &kubelet.IOStats{Time: metav1.Time{Time: now}, PSI: stalls(p.IO)}
-}
-
-// stalls returns stalls in the kubelet's form.
-func stalls(of *cgroup.Stalls) *kubelet.PSIStats {
-	if of == nil {
-		return nil
-	}
-	form := func(s cgroup.Stall) kubelet.PSIData {
-		return kubelet.PSIData{Total: uint64(s.Total), Avg10: s.Avg10, Avg60: s.Avg60, Avg300: s.Avg300}
-	}
-	return &kubelet.PSIStats{Full: form(of.Full), Some: form(of.Some)}
 }

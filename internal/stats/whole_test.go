@@ -218,6 +218,13 @@ func TestPressureStalls(t *testing.T) {
 	check("machine", got.Node.CPU, got.Node.Memory, got.Node.IO, 10)
 	check("pod", p.CPU, p.Memory, p.IO, 20)
 	check("container", p.Containers[0].CPU, p.Containers[0].Memory, p.Containers[0].IO, 30)
+	groups := Groups{All: []Group{{Path: "/podrun/besteffort/podu1/ida"}, {Path: "/podrun/besteffort/podu1"}}}
+	New(w.options()).AddPressure(&groups)
+	for i, all := range []cgroup.Pressure{groups.Pressure, groups.All[1].Pressure, groups.All[0].Pressure} {
+		if want := time.Duration(10+10*i) * time.Microsecond; all.CPU == nil || all.CPU.Some.Total != want {
+			t.Errorf("group %d: %+v, want %v", i, all.CPU, want)
+		}
+	}
 	w.pressure = nil
 	if got, err = New(w.options()).Whole(t.Context(), []v1.Pod{stored()}, time.Now()); err != nil || got.Node.IO != nil || got.Node.CPU.PSI != nil || got.Pods[0].Containers[0].IO != nil {
 		t.Errorf("without: %+v, %v", got, err)

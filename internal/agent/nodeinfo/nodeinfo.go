@@ -130,7 +130,7 @@ func (s *Server) Run(ctx context.Context, parts Parts) error {
 		Node:       n,
 		Metrics:    s.metrics.Handler(),
 		Resource:   metrics.Resource(func() (*kubelet.Summary, error) { return n.Summary(ctx, false) }, s.o.Log),
-		Containers: metrics.Containers(func() (stats.Groups, error) { return n.groups(ctx) }, s.o.Log),
+		Containers: metrics.Containers(func() (stats.Groups, error) { return n.pressedGroups(ctx) }, s.o.Log),
 		Probes:     s.probes.Handler(),
 		Timeline:   s.Timeline,
 		Config:     parts.Config,
@@ -189,6 +189,13 @@ func (n node) groups(ctx context.Context) (stats.Groups, error) {
 		return stats.Groups{}, err
 	}
 	return n.summary.Groups(ctx, pods)
+}
+
+// pressedGroups is groups with the pressure on each.
+func (n node) pressedGroups(ctx context.Context) (stats.Groups, error) {
+	all, err := n.groups(ctx)
+	n.summary.AddPressure(&all)
+	return all, err
 }
 
 // Totals implements server.Node.

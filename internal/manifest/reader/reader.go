@@ -48,7 +48,6 @@ type outcome struct {
 // A load that was given up continues in the background, and a later call with the same data returns
 // its result. There is at most one such load: until it ends, each call returns ErrTooSlow.
 func (r *Reader) Load(done <-chan struct{}, data []byte, o manifest.LoadOptions) (manifest.Loaded, error) {
-	limit := cmp.Or(r.Limit, LoadTime)
 	if r.pending != nil {
 		select {
 		case got := <-r.pending:
@@ -57,7 +56,7 @@ func (r *Reader) Load(done <-chan struct{}, data []byte, o manifest.LoadOptions)
 				return got.loaded, got.err
 			}
 		default:
-			return manifest.Loaded{}, tooSlow(o, limit)
+			return manifest.Loaded{}, r.TooSlow(o.Origin.Path)
 		}
 	}
 	load := r.load
@@ -70,7 +69,7 @@ func (r *Reader) Load(done <-chan struct{}, data []byte, o manifest.LoadOptions)
 		loaded, err := load(data, o)
 		pending <- outcome{loaded, err}
 	}()
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(r.limit())
 	defer timer.Stop()
 	select {
 	case got := <-pending:
@@ -79,13 +78,15 @@ func (r *Reader) Load(done <-chan struct{}, data []byte, o manifest.LoadOptions)
 	case <-timer.C:
 	case <-done:
 	}
-	return manifest.Loaded{}, tooSlow(o, limit)
+	return manifest.Loaded{}, r.TooSlow(o.Origin.Path)
 }
 
-func tooSlow(o manifest.LoadOptions, limit time.Duration) error {
-	path := o.Origin.Path
-	if path == manifest.Stdin {
-		path = "stdin"
+func (r *Reader) limit() time.Duration { return cmp.Or(r.Limit, LoadTime) }
+
+// TooSlow returns the error of Load for a manifest of that name.
+func (r *Reader) TooSlow(name string) error {
+	if name == manifest.Stdin {
+		name = "stdin"
 	}
-	return fmt.Errorf("%s: %w: more than %v", path, ErrTooSlow, limit)
+	return fmt.Errorf("%s: %w: more than %v", name, ErrTooSlow, r.limit())
 }

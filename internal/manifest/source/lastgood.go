@@ -6,7 +6,6 @@
 package source
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -202,7 +201,7 @@ func (l *LastGood) load(text []byte) (manifest.Loaded, error) {
 		Rules:    l.o.Rules,
 	})
 	if errors.Is(err, reader.ErrTooSlow) {
-		return loaded, fmt.Errorf("%s: %w: more than %v", name, reader.ErrTooSlow, cmp.Or(l.reader.Limit, reader.LoadTime))
+		return loaded, l.reader.TooSlow(name)
 	}
 	if err == nil {
 		for _, p := range loaded.Pods {

@@ -85,20 +85,18 @@ func (w *Watcher) add(path string) error {
 	if again && before != real {
 		w.drop(before)
 	}
-	if kind := remote(real); kind != "" {
-		w.report("files are polled: this file system sends no change notifications",
-			"path", path, "filesystem", kind)
+	polled := func(why string, args ...any) error {
+		w.report("files are polled: "+why, append([]any{"path", path}, args...)...)
 		return fmt.Errorf("watching %s: %w", path, ErrPoll)
+	}
+	if kind := remote(real); kind != "" {
+		return polled("this file system sends no change notifications", "filesystem", kind)
 	}
 	switch err := w.notify.Add(real); {
 	case errors.Is(err, unix.ENOSPC):
-		w.report("files are polled: out of inotify watches, raise fs.inotify.max_user_watches",
-			"path", path)
-		return fmt.Errorf("watching %s: %w", path, ErrPoll)
+		return polled("out of inotify watches, raise fs.inotify.max_user_watches")
 	case errors.Is(err, unix.EACCES) && os.Geteuid() == 0: // SELinux denies it, for example
-		w.report("files are polled: the security policy of this machine does not let podrun watch them",
-			"path", path)
-		return fmt.Errorf("watching %s: %w", path, ErrPoll)
+		return polled("the security policy of this machine does not let podrun watch them")
 	case err != nil:
 		return fmt.Errorf("watching %s: %w", path, err)
 	}
