@@ -82,7 +82,7 @@ var rooms = map[string]room{
 	"internal/manifest/source/file":        {imports: "pod sys sys/watch manifest manifest/decode manifest/reader manifest/support manifest/podsecurity manifest/validate sys/errtext sys/own workload"},
 	"internal/manifest/source/http":        {imports: "manifest manifest/decode manifest/source manifest/support manifest/podsecurity manifest/validate sys sys/errtext sys/fileerror", pureFiles: "check.go redact.go"},
 	"internal/manifest/decode":             {imports: "pod/quantity"},
-	"internal/manifest/support":            {imports: "manifest/decode manifest/kinds"},
+	"internal/manifest/support":            {imports: "manifest/decode manifest/kinds pod/quantity"},
 	"internal/manifest/verdict":            {imports: "manifest manifest/support manifest/podsecurity manifest/validate oci workload"},
 	"internal/relist":                      {imports: "pod runtime", pureFiles: "diff.go"},
 	"internal/server/credentials":          {imports: "sys sys/errtext sys/fileerror"},

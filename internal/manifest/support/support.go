@@ -1,6 +1,6 @@
 // Package support owns the table of the fields and annotations of a Pod that podrun supports or
 // ignores with a warning, and refuses all others by name. Of values it checks only those of fields that
-// are supported in part; package validate checks all others.
+// are supported in part, and warns of quantities of bytes that are not whole; package validate checks all others.
 //
 // Begin reading at Check, which applies the table to a manifest, and at Entries, which lists it.
 package support
@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/pod/quantity"
 )
 
 // Support is the degree to which podrun supports a field.
@@ -52,6 +53,8 @@ type rule struct {
 	only []string
 	// warns is the note of a field that is supported, but only as far as the warning says.
 	warns bool
+	// bytes is whether the field is a quantity of bytes. One that is not whole is rounded up, and hardly meant.
+	bytes bool
 }
 
 func yes(note string) rule     { return rule{support: Supported, note: note} }
@@ -68,6 +71,12 @@ func ignored(note string, values ...string) rule {
 
 // warned is the rule of a field that is supported, with a warning that says how far.
 func warned(note string) rule { return rule{support: Restricted, note: note, warns: true} }
+
+// inBytes returns the rule of a quantity of bytes.
+func (r rule) inBytes() rule {
+	r.bytes = true
+	return r
+}
 
 func no() rule                                      { return rule{support: Refused, note: "not supported yet"} }
 func never(why string) rule                         { return rule{support: Refused, note: why} }
@@ -137,6 +146,8 @@ func (r rule) entry(path string) Entry {
 		e.Warning = "unless " + strings.Join(r.only, " or ")
 	case r.warns:
 		e.Warning = "always"
+	case r.bytes:
+		e.Warning = "if no whole number of bytes"
 	}
 	return e
 }
@@ -176,9 +187,9 @@ func (c *checker) fail(path, message string) {
 	}
 }
 
-func (c *checker) warn(path string, r rule) {
+func (c *checker) warn(path, message string) {
 	if len(c.warnings) < decode.MaxErrors {
-		c.warnings = append(c.warnings, decode.Error{Path: path, Message: r.note})
+		c.warnings = append(c.warnings, decode.Error{Path: path, Message: message})
 	}
 }
 
@@ -226,7 +237,7 @@ func (c *checker) field(value any, owner, t reflect.Type, key, path string) {
 		}
 	case r.support == Ignored:
 		if scalar, isScalar := spell(value); !saysNothing(value, t) && !r.passes(scalar, isScalar) {
-			c.warn(path, r)
+			c.warn(path, r.note)
 		}
 	case r.only != nil:
 		scalar, isScalar := spell(value)
@@ -235,7 +246,10 @@ func (c *checker) field(value any, owner, t reflect.Type, key, path string) {
 		}
 	default:
 		if r.warns && !saysNothing(value, t) {
-			c.warn(path, r)
+			c.warn(path, r.note)
+		}
+		if amount, _ := spell(value); r.bytes && isFraction(amount) {
+			c.warn(path, amount+" is not a whole number of bytes: m is a thousandth, Mi is 1024 * 1024")
 		}
 		c.walk(value, t, path)
 	}
@@ -258,7 +272,7 @@ func (c *checker) annotations(value any, outer string) {
 		switch value, _ := spell(given[key]); {
 		case !known:
 		case r.support == Ignored:
-			c.warn(at, r)
+			c.warn(at, r.note)
 		case r.support == Refused:
 			c.fail(at, r.message()+meantAnnotation(key, listed))
 		case r.only != nil && !r.passes(value, true):
@@ -298,6 +312,12 @@ func saysNothing(value any, t reflect.Type) bool {
 	}
 	scalar, _ := spell(value)
 	return scalar == "" || scalar == "false" || scalar == "0"
+}
+
+// isFraction reports whether an amount of bytes is valid and not whole. The API server warns of such amounts too.
+func isFraction(amount string) bool {
+	q, err := quantity.Parse(amount)
+	return err == nil && q.CmpInt64(q.Value()) < 0 // Value rounds up
 }
 
 // spell returns a scalar as text, as YAML writes it; false for an object or list.

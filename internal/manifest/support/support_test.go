@@ -228,3 +228,16 @@ func TestEmptyValuesPass(t *testing.T) {
 		}
 	}
 }
+
+// TestFractionsOfBytes checks which quantities of bytes are not whole; what cannot be read is none of them.
+func TestFractionsOfBytes(t *testing.T) {
+	t.Parallel()
+	for amount, want := range map[string]bool{
+		"16m": true, "1.5": true, "500u": true, "0.5Ki": false, "1500m": true, "1e-9": true, "1e-1000000": false,
+		"16Mi": false, "16": false, "16000m": false, "0": false, "1e1000000": false, "much": false, "": false,
+	} {
+		if got := isFraction(amount); got != want {
+			t.Errorf("%s: got %v", amount, got)
+		}
+	}
+}

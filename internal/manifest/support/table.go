@@ -208,9 +208,9 @@ var table = map[string]map[string]rule{
 		"claims": never("needs an API server and a scheduler that allocate devices"),
 	},
 	"ResourceList": {
-		"cpu": yes(""), "memory": yes(""),
+		"cpu": yes(""), "memory": yes("").inBytes(),
 		"ephemeral-storage": limited("of containers: emptyDirs on disk, files that podrun writes for ConfigMap, " +
-			"downwardAPI and projected volumes, logs and what is written into root filesystems; a pod that exceeds a limit fails, as soon as that is seen: every 10 s"),
+			"downwardAPI and projected volumes, logs and what is written into root filesystems; a pod that exceeds a limit fails, as soon as that is seen: every 10 s").inBytes(),
 		"hugepages-*": yes("of a size that the machine has pages of, where the cgroup controller " +
 			"hugetlb is in use"),
 		"*": limited("whole numbers of devices that the node's --node-config or a device plugin (--plugins) has, as " +
@@ -235,7 +235,7 @@ var table = map[string]map[string]rule{
 	"PersistentVolumeClaimVolumeSource": {"claimName": yes("unique in the pod's namespace"), "readOnly": yes("")},
 	"EmptyDirVolumeSource": {
 		"medium":    yes(""),
-		"sizeLimit": yes("on disk a pod that exceeds it fails, as soon as that is seen: every 10 s"),
+		"sizeLimit": yes("on disk a pod that exceeds it fails, as soon as that is seen: every 10 s").inBytes(),
 		"mode":      no(),
 	},
 	"HostPathVolumeSource": {"path": yes(""), "type": yes("")},

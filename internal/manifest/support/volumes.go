@@ -69,7 +69,7 @@ func (c *checker) namedVolumes(spec map[string]any) {
 		of, _ := template["spec"].(map[string]any)
 		if name, _ := of["volumeName"].(string); name != "" {
 			c.warn(fmt.Sprintf("spec.volumeClaimTemplates[%d].spec.volumeName", i),
-				rule{note: "has no effect; name the claim of each pod in the claimRef of a PersistentVolume"})
+				"has no effect; name the claim of each pod in the claimRef of a PersistentVolume")
 		}
 	}
 }

@@ -207,9 +207,9 @@ func (c *checker) outerAnnotations(object map[string]any, o outer) {
 		}
 		switch {
 		case known && r.support == Refused && r.note == ofCronJob:
-			c.warn(path, r)
+			c.warn(path, r.note)
 		case known && r.support != Ignored:
-			c.warn(path, rule{note: "has no effect here; put it into " + o.template + "metadata.annotations"})
+			c.warn(path, "has no effect here; put it into "+o.template+"metadata.annotations")
 		}
 	}
 }
