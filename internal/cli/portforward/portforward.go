@@ -52,7 +52,7 @@ func (p Pod) NetworkNamespace() (string, error) {
 			return store.Paths(s).Net, nil
 		}
 	}
-	return "", fmt.Errorf("pod %q is not running", p.Key.Name)
+	return "", query.PodNotRunning(status)
 }
 
 // replaceTime is how long a pod may be missing whose next revision is about to be started.

@@ -92,6 +92,15 @@ func NotRunning(p *v1.Pod, r summary.Role) error {
 	return fmt.Errorf("container %q in pod %q is not running%s", r.Container.Name, p.Name, whyWaiting(p, r))
 }
 
+// PodNotRunning returns the error that p does not run, with the reason that get shows.
+func PodNotRunning(p *v1.Pod) error {
+	why := summary.Why(p, time.Now())
+	if why != "" {
+		why = ": " + why
+	}
+	return fmt.Errorf("pod %q is not running%s", p.Name, why)
+}
+
 // whyWaiting returns ": " and why a container waits, in the words of get; "" if it does not wait.
 func whyWaiting(p *v1.Pod, r summary.Role) string {
 	if why := summary.WhyWaiting(p, r, time.Now()); why != "" {
