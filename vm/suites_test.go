@@ -34,7 +34,7 @@ func bootWithSuites(t *testing.T) *machine {
 // skipped.
 func (m *machine) suite(binary, names string, env ...string) {
 	m.t.Helper()
-	script := fmt.Sprintf("cd /suites/e2e; env %s GOMAXPROCS=2 ../%s -test.v -test.timeout=40m -test.run='%s'", strings.Join(env, " "), binary, names)
+	script := fmt.Sprintf("cd /suites/e2e; env PODRUN_E2E=1 PODRUN_E2E_BINARY=/usr/bin/podrun %s GOMAXPROCS=2 ../%s -test.v -test.timeout=40m -test.run='%s'", strings.Join(env, " "), binary, names)
 	r, err := m.try(45*time.Minute, "", "sh", "-euc", script)
 	must(m.t, err)
 	passed := 0
@@ -70,10 +70,9 @@ func TestEndToEnd(t *testing.T) {
 		"TestResourcesChangeInPlace|TestResizePolicy|TestStats|TestPressure|TestStaticCPUs|TestSysctls|TestShareProcessNamespace|TestHostNamespaces|" +
 		"TestPodNetwork|TestVolumes|TestOnceSucceeds|TestOnceInterrupted|TestCrashLoop|TestStopIsGraceful)$"
 	for _, driver := range []string{"cgroupfs", "systemd"} {
-		m.suite("e2e.test", names, "PODRUN_E2E=1", "PODRUN_E2E_BINARY=/usr/bin/podrun", "PODRUN_E2E_CGROUP_DRIVER="+driver)
+		m.suite("e2e.test", names, "PODRUN_E2E_CGROUP_DRIVER="+driver)
 	}
-	m.suite("e2e.test", names, "PODRUN_E2E=1", "PODRUN_E2E_BINARY=/usr/bin/podrun",
-		"PODRUN_E2E_CONTAINERD=debian", "PODRUN_CONTAINERD_BIN=/usr/bin")
+	m.suite("e2e.test", names, "PODRUN_E2E_CONTAINERD=debian", "PODRUN_CONTAINERD_BIN=/usr/bin")
 }
 
 // TestAttacks: local users without rights, images and pods of strangers attack, on cgroup v2, and get nothing.
@@ -82,5 +81,5 @@ func TestAttacks(t *testing.T) {
 	m.suite("e2e.test", "^(TestLocalUserAndClaims|TestDirectoriesOfALocalUser|TestPermissionsOfManifests|TestFileModes|"+
 		"TestPeerOnTheBridge|TestServerIsNoOption|TestRuntimeIsNotLedAstray|TestEscapes|TestForgedVariables|"+
 		"TestSecretsOfTwoContainers|TestSecretsOfRuntimeClasses|TestOwnUsers|TestRestricted|TestRestrictedPod|TestPrivileged|"+
-		"TestSecurityDefaults|TestRefusedUsers)$", "PODRUN_E2E=1", "PODRUN_E2E_BINARY=/usr/bin/podrun")
+		"TestSecurityDefaults|TestRefusedUsers)$")
 }
