@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -19,8 +21,9 @@ func Any(int) bool { return true }
 func Idle(pid int) bool { return children(pid) == 0 }
 
 // Kill kills the shims that the filter which selects (such as Any or Idle), among those that were
-// started with all of the given flags; flags are pairs of a flag and its value. A shim that has
-// ended is no error.
+// started with all of the given flags; flags are pairs of a flag and its value. With the flag -address only those are
+// meant whose containerd has the same socket: a podrun in a container has the same paths as one outside, which sees its
+// processes. A shim that has ended is no error.
 func Kill(which func(pid int) bool, flags ...string) error {
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -36,7 +39,7 @@ func Kill(which func(pid int) bool, flags ...string) error {
 		if err != nil {
 			return err
 		}
-		if !which(pid) {
+		if !which(pid) || !sharesSocket(pid, flags) {
 			continue
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -47,7 +50,7 @@ func Kill(which func(pid int) bool, flags ...string) error {
 }
 
 // Of returns the process ID of the shim that a process descends from, 0 if there is none, and
-// whether that shim was started with all of the given flags.
+// whether that shim was started with all of the given flags, which have the meaning that they have for Kill.
 func Of(pid int, flags ...string) (shim int, with bool) {
 	for pid > 1 {
 		parent, err := sys.Parent(pid)
@@ -59,11 +62,47 @@ func Of(pid int, flags ...string) (shim int, with bool) {
 			return 0, false
 		}
 		if args := strings.Split(string(text), "\x00"); isShim(args, nil) {
-			return parent, isShim(args, flags)
+			return parent, isShim(args, flags) && sharesSocket(parent, flags)
 		}
 		pid = parent
 	}
 	return 0, false
+}
+
+// sharesSocket reports whether the flag -address, if it is among flags, names the same socket for this process and for
+// the one with the given ID. If neither has it any more, they share it if they have the same root.
+func sharesSocket(pid int, flags []string) bool {
+	i := slices.Index(flags, "-address")
+	if i < 0 {
+		return true
+	}
+	var ours, theirs unix.Stat_t
+	ourRoot, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(ourRoot)
+	theirRoot, err := unix.Open(proc(pid, "root"), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(theirRoot)
+	here, there := statIn(ourRoot, flags[i+1], &ours), statIn(theirRoot, flags[i+1], &theirs)
+	if errors.Is(here, unix.ENOENT) && errors.Is(there, unix.ENOENT) {
+		here, there = statIn(ourRoot, ".", &ours), statIn(theirRoot, ".", &theirs)
+	}
+	return here == nil && there == nil && ours.Dev == theirs.Dev && ours.Ino == theirs.Ino
+}
+
+// statIn is stat of a path below a root directory, where absolute symbolic links stay below it too.
+func statIn(root int, path string, out *unix.Stat_t) error {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT}
+	fd, err := unix.Openat2(root, path, &how)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Fstat(fd, out)
 }
 
 // children returns the number of children of a process that are not zombies.

@@ -51,7 +51,17 @@ func running(t *testing.T, by ...string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := append(by, self, "-namespace", namespace, "-id", "abc", "-address", address)
+	return runningAs(t, self, address, by...)
+}
+
+// runningAs is running by another name, and with another address of containerd.
+func runningAs(t *testing.T, name, address string, by ...string) int {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append(by, name, "-namespace", namespace, "-id", "abc", "-address", address)
 	c := exec.Command(args[0], args[1:]...)
 	c.Env = []string{"A=1", "OTEL_SERVICE_NAME=containerd-shim-abc"}
 	if err := c.Start(); err != nil {
@@ -121,6 +131,42 @@ func TestStart(t *testing.T) {
 			n.Reap()
 			time.Sleep(time.Millisecond)
 		}
+	}
+}
+
+// TestKillSparesAnotherContainerd has two shims with the same flags; one of them sees another file at containerd's
+// address, as in a container.
+func TestKillSparesAnotherContainerd(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	dir := sockets(t)
+	socket := filepath.Join(dir, "c.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	name := filepath.Join(t.TempDir(), "containerd-shim-test")
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := runningAs(t, name, socket, "unshare", "-m", "--propagation", "private", "sh", "-c",
+		`mount -t tmpfs none "$0" && : >"$0/c.sock" && exec "$@"`, dir)
+	ours := runningAs(t, name, socket)
+	if of, mine := shim.Of(ours, "-address", socket); of != 0 || mine {
+		t.Errorf("the shim itself descends from %d", of)
+	}
+	if err := shim.Kill(shim.Any, "-namespace", namespace, "-address", socket); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "our shim to end", func() bool { return of(ours, "cmdline") == "" })
+	if of(elsewhere, "cmdline") == "" {
+		t.Error("the shim of another containerd was killed")
 	}
 }
 
