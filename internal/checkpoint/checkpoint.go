@@ -91,16 +91,12 @@ func (c *Checkpoint) Instance(id string) *pod.Container {
 	return nil
 }
 
-// hasNewResult reports that c has an exit that was has not, of a container that need not run again: without it, the
-// container would. Where each exit is followed by a restart, nothing is lost with one.
-func (c *Checkpoint) hasNewResult(was *Checkpoint) bool {
-	if c.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways {
-		return false
-	}
-	return slices.ContainsFunc(c.Instances, func(i pod.Container) bool {
-		before := was.Instance(i.ID)
-		return i.State == pod.Exited && (before == nil || before.State != pod.Exited)
-	})
+// hasResult reports that c has an exit of a container that need not run again: without it, the container would. Where
+// each exit is followed by a restart, nothing is lost with one. Each later state of c must be as durable as the first
+// one with the result: on XFS, one that is not takes the place of the durable file before its own contents are on disk.
+func (c *Checkpoint) hasResult() bool {
+	return c.Pod.Spec.RestartPolicy != v1.RestartPolicyAlways &&
+		slices.ContainsFunc(c.Instances, func(i pod.Container) bool { return i.State == pod.Exited })
 }
 
 // DropSandbox removes the sandbox with the ID from the checkpoint's sandboxes. It becomes LastSandbox.

@@ -296,16 +296,15 @@ func (s *Store) warn(uid pod.UID, f *file) {
 	s.log.Warn(what, "uid", uid, "file", s.disk.Path(uid), "err", f.err)
 }
 
-// passing reports whether the error is temporary: the file itself is not at fault and the next
-// attempt to read it may succeed.
+// passing reports whether the file itself is not at fault and the next attempt to read it may succeed: the process has
+// too many files, or the file's server does not answer.
 func passing(err error) bool {
-	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR, unix.EAGAIN} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	var errno unix.Errno
+	return errors.As(err, &errno) && !slices.Contains(faults, errno)
 }
+
+// faults are the errors of a file that is damaged, or of what is no file.
+var faults = []unix.Errno{unix.EIO, unix.EUCLEAN, unix.EBADMSG, unix.EILSEQ, unix.ELOOP, unix.ENOTDIR, unix.EISDIR, unix.ENXIO}
 
 // put stores f as the state of the revision's file and indexes its checkpoint. The caller holds mu.
 func (s *Store) put(uid pod.UID, f *file) {
@@ -388,11 +387,7 @@ func (s *Store) Update(uid pod.UID, change func(*Checkpoint)) error {
 	}
 	next := was.checkpoint.Clone()
 	change(next)
-	to := s.disk.Write
-	if next.hasNewResult(was.checkpoint) {
-		to = s.disk.WriteDurable
-	}
-	return s.write(next, was, to)
+	return s.write(next, was, s.disk.Write)
 }
 
 // Create creates the checkpoint of a new revision of the pod, or replaces the manifest and the
@@ -440,7 +435,7 @@ func (s *Store) Restore(c *Checkpoint) error {
 }
 
 // write replaces the file whose last state is was, unless the content is the same; a nil was means
-// that there was no file. The caller holds mu.
+// that there was no file. It writes by to, or durably if there is a result. The caller holds mu.
 func (s *Store) write(next *Checkpoint, was *file, to func(pod.UID, []byte) (Stamp, error)) error {
 	uid, now := next.UID(), &file{checkpoint: next}
 	if was != nil && was.checkpoint != nil && next.Pod == was.checkpoint.Pod {
@@ -454,6 +449,9 @@ func (s *Store) write(next *Checkpoint, was *file, to func(pod.UID, []byte) (Sta
 	data, err := encode(next, now.manifest)
 	if err != nil {
 		return fmt.Errorf("encoding the checkpoint of %s: %w", next.Key(), err)
+	}
+	if was != nil && next.hasResult() {
+		to = s.disk.WriteDurable
 	}
 	if now.sum = sumOf(data); was != nil && was.sum == now.sum {
 		return nil

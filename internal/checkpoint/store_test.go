@@ -370,11 +370,16 @@ func TestDiskThatCannotBeRead(t *testing.T) {
 			}
 			s.create("db", "u2")
 		}
-		s.disk.failRead = fmt.Errorf("open: %w", unix.EMFILE)
-		fresh = NewStoreOn(s.disk, slog.New(slog.DiscardHandler))
-		s.want("too many files", s.list(fresh), "")
-		if err := fresh.Withheld("u1"); !errors.Is(err, unix.EMFILE) {
-			t.Errorf("too many files: %v", err)
+		for _, now := range []error{unix.EMFILE, unix.ESTALE, unix.ETIMEDOUT, unix.EACCES} {
+			s.disk.failRead = fmt.Errorf("open: %w", now)
+			fresh = NewStoreOn(s.disk, slog.New(slog.DiscardHandler))
+			s.want("for now", s.list(fresh), "")
+			if err := fresh.Withheld("u1"); !errors.Is(err, now) {
+				t.Errorf("%v: %v", now, err)
+			}
+			if err := fresh.Create(manifest("web", "u1"), "serve"); !errors.Is(err, now) {
+				t.Errorf("%v: created: %v", now, err)
+			}
 		}
 		s.disk.failRead = nil
 		for _, store := range []*Store{fresh, s.store} {
