@@ -63,7 +63,7 @@ type contact struct {
 // connect gives a podrun its devices. As in reality, only serve is in contact with plugins.
 func (p *process) connect(o device.Options) {
 	o.Dirs = p.w.dirs
-	o.Present = func() (map[string]bool, error) { return connection.PresentSandboxes(p.store) }
+	o.Present = func() (func(string) bool, error) { return connection.Present(p.store) }
 	if p.command == owner.Serve {
 		c := &contact{p: p}
 		o.Plugins = c

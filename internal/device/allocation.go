@@ -114,7 +114,7 @@ func (d *Devices) sweep(id string) (map[string]allocation, error) {
 	}
 	all := map[string]allocation{}
 	for _, e := range entries {
-		if !present[e.Name()] && e.Name() != id { // the sandbox's removal was interrupted
+		if !present(e.Name()) && e.Name() != id { // the sandbox's removal was interrupted
 			if err := d.Release(e.Name()); err != nil {
 				return nil, err
 			}

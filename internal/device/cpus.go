@@ -79,7 +79,7 @@ func (d *Devices) sharedCPUs() cpuset.CPUSet {
 	shared := d.o.CPUs.All
 	present, err := d.o.Present()
 	for id, of := range d.Held() {
-		if err != nil || present[id] { // of others the removal was interrupted
+		if err != nil || present(id) { // of others the removal was interrupted
 			shared = shared.Difference(CPUSet(of[v1.ResourceCPU]))
 		}
 	}

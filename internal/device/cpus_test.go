@@ -35,7 +35,7 @@ func TestCPUs(t *testing.T) {
 		topology[id] = cpus.Position{Core: id % 4}
 	}
 	o := Options{
-		Dirs: dirs, Present: func() (map[string]bool, error) { return present, nil },
+		Dirs: dirs, Present: func() (func(string) bool, error) { return in(present), nil },
 		CPUs: CPUs{Static: true, All: all, Reserved: cpuset.New(0), Topology: topology},
 	}
 	d := New(o)

@@ -65,8 +65,8 @@ type Options struct {
 	// Plugins may be nil.
 	Plugins Plugins
 	CPUs    CPUs
-	// Present returns the IDs of the existing sandboxes. A device that another ID has is free.
-	Present func() (map[string]bool, error)
+	// Present returns a function that reports whether a sandbox with an ID may exist. A device that another ID has is free.
+	Present func() (func(id string) bool, error)
 }
 
 // Devices allocates a machine's devices to sandboxes, together with other processes of the same run

@@ -64,7 +64,7 @@ func TestShareOfTooMany(t *testing.T) {
 	}
 	d := New(Options{
 		Dirs: layout.Dirs{Run: t.TempDir()}, Named: map[v1.ResourceName][]string{log: {"v/c=0", "v/c=1", "v/c=2"}},
-		Present: func() (map[string]bool, error) { return nil, nil },
+		Present: func() (func(string) bool, error) { return in(nil), nil },
 	})
 	if err := d.Acquire(t.Context(), "s", p); err == nil || !strings.Contains(err.Error(), "has "+string(none)) {
 		t.Error(err)
@@ -76,7 +76,7 @@ func TestDevices(t *testing.T) {
 	dirs := layout.Dirs{Run: t.TempDir()}
 	present := map[string]bool{}
 	with := func(named ...string) *Devices {
-		return New(Options{Dirs: dirs, Named: map[v1.ResourceName][]string{log: named}, Present: func() (map[string]bool, error) { return present, nil }})
+		return New(Options{Dirs: dirs, Named: map[v1.ResourceName][]string{log: named}, Present: func() (func(string) bool, error) { return in(present), nil }})
 	}
 	d := with("v/c=0", "v/c=1", "v/c=2")
 	p := func(number string) *v1.Pod {
@@ -119,3 +119,6 @@ func TestDevices(t *testing.T) {
 	of(with("v/c=0", "v/c=1"), "s3", "1", "v/c=1")
 	of(New(Options{Dirs: dirs, Present: d.o.Present}), "s6", "1", "taking devices: neither this node's --node-config nor a device plugin has podrun.example/log")
 }
+
+// in returns a function that reports whether an ID is one of a set.
+func in(ids map[string]bool) func(string) bool { return func(id string) bool { return ids[id] } }

@@ -70,7 +70,7 @@ func TestPlugged(t *testing.T) {
 	present := map[string]bool{"s1": true, "s2": true, "s3": true}
 	plugins := &standIn{devices: healthy("a", "b", "c", "d", "-e"), prefers: []string{"c", "nosuch", "e"}, preStart: true}
 	o := Options{
-		Dirs: layout.Dirs{Run: t.TempDir()}, Plugins: plugins, Present: func() (map[string]bool, error) { return present, nil },
+		Dirs: layout.Dirs{Run: t.TempDir()}, Plugins: plugins, Present: func() (func(string) bool, error) { return in(present), nil },
 	}
 	d := New(o)
 	sidecar := asking("sidecar", "1")
@@ -169,7 +169,7 @@ func TestChangedConfiguration(t *testing.T) {
 	plugins := &standIn{devices: healthy("p1", "p2")}
 	dirs := layout.Dirs{Run: t.TempDir()}
 	with := func(named map[v1.ResourceName][]string) *Devices {
-		return New(Options{Dirs: dirs, Plugins: plugins, Named: named, Present: func() (map[string]bool, error) { return present, nil }})
+		return New(Options{Dirs: dirs, Plugins: plugins, Named: named, Present: func() (func(string) bool, error) { return in(present), nil }})
 	}
 	asks := func(name v1.ResourceName) v1.Container {
 		c := asking(string(name), "1")

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -250,8 +251,7 @@ func OpenBound(ctx context.Context, o Options, beside bool) (*Connection, error)
 		if root != o.Dirs.Root {
 			store = checkpoint.NewStore(layout.Dirs{Root: root, Run: o.Dirs.Run, Log: o.Dirs.Log}, o.Log)
 		}
-		present, err := PresentSandboxes(store)
-		return len(present) == 0, err
+		return isEmpty(store)
 	})
 	if err != nil {
 		return nil, err
@@ -361,19 +361,23 @@ func connect(ctx context.Context, o Options) (*Connection, error) {
 	return c, nil
 }
 
-// PresentSandboxes returns the IDs of the sandboxes in all checkpoints.
-func PresentSandboxes(store *checkpoint.Store) (map[string]bool, error) {
+// Present returns a function that reports whether a checkpoint names a sandbox with an ID, or may do so and cannot be
+// read now.
+func Present(store *checkpoint.Store) (func(id string) bool, error) {
+	_, err := store.List()
+	return store.MayName, err
+}
+
+// isEmpty reports whether no checkpoint names a sandbox. One that cannot be read may do so.
+func isEmpty(store *checkpoint.Store) (bool, error) {
 	all, err := store.List()
-	if err != nil {
-		return nil, err
+	if err != nil || len(store.Errors()) > 0 {
+		return false, err
 	}
-	present := map[string]bool{}
 	for _, of := range all {
-		for _, c := range of {
-			for _, s := range c.Sandboxes {
-				present[s.ID] = true
-			}
+		if slices.ContainsFunc(of, func(c *checkpoint.Checkpoint) bool { return len(c.Sandboxes) > 0 }) {
+			return false, nil
 		}
 	}
-	return present, nil
+	return true, nil
 }

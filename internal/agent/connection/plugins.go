@@ -32,7 +32,7 @@ func (o Options) contact() (*plugins.Contact, error) {
 func (o Options) allocator() *device.Devices {
 	return device.New(device.Options{
 		Dirs: o.Dirs, Named: o.Devices, Plugins: o.plugins.Devices(), CPUs: o.CPUs,
-		Present: func() (map[string]bool, error) { return PresentSandboxes(o.Store) },
+		Present: func() (func(string) bool, error) { return Present(o.Store) },
 	})
 }
 

@@ -43,17 +43,9 @@ func compose(t testing.TB, o containerd.Options, plugins ...device.Plugins) (*Ru
 // composeIn is compose with the given boot id.
 func composeIn(boot string, o containerd.Options, plugins ...device.Plugins) (*Runtime, error) {
 	store := checkpoint.NewStore(o.Dirs, o.Log)
-	present := func() (map[string]bool, error) {
-		all, err := store.List()
-		present := map[string]bool{}
-		for _, revisions := range all {
-			for _, c := range revisions {
-				for _, s := range c.Sandboxes {
-					present[s.ID] = true
-				}
-			}
-		}
-		return present, err
+	present := func() (func(string) bool, error) {
+		_, err := store.List()
+		return store.MayName, err
 	}
 	named := map[v1.ResourceName][]string{"podrun.example/log": {"podrun.example/log=one"}}
 	of := device.Options{Dirs: o.Dirs, Named: named, Present: present}
