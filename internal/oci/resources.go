@@ -54,13 +54,19 @@ func resources(in Input) *specs.LinuxResources {
 	if in.Driver == Systemd {
 		out.Pids = &specs.LinuxPids{Limit: new(int64(-1))} // else systemd sets a limit
 	}
-	if in.CgroupV2 {
-		// The kernel kills all processes of a container or none, so that no container continues in
-		// part.
-		out.Unified = map[string]string{"memory.oom.group": "1"}
-		if in.Machine.SwapLimits {
-			out.Unified["memory.swap.max"] = "0" // as the kubelet's NoSwap, also without a memory limit
-		}
+	out.Unified = unified(in)
+	return out
+}
+
+// unified returns the settings that only version 2 has; nil on version 1, where runc refuses any.
+func unified(in Input) map[string]string {
+	if !in.CgroupV2 {
+		return nil
+	}
+	// The kernel kills all processes of a container or none, so that no container continues in part.
+	out := map[string]string{"memory.oom.group": "1"}
+	if in.Machine.SwapLimits {
+		out["memory.swap.max"] = "0" // as the kubelet's NoSwap, also without a memory limit
 	}
 	return out
 }
@@ -77,9 +83,16 @@ func (in Input) hasOwnCPUs() bool {
 // Unlike the resources of a spec they also state explicitly which limits do not exist.
 func Update(in Input) *specs.LinuxResources {
 	all := resources(in)
-	out := &specs.LinuxResources{CPU: all.CPU, Memory: all.Memory}
+	out := UpdateCPUs(in)
+	out.CPU, out.Memory = all.CPU, all.Memory
 	nameMissing(out, -1)
 	return out
+}
+
+// UpdateCPUs returns the part of Update that moves a container to other CPUs. Any update states what only version 2
+// has: without a memory limit runc allows all swap, and systemd resets memory.oom.group with each property that is set.
+func UpdateCPUs(in Input) *specs.LinuxResources {
+	return &specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: in.CPUs}, Unified: unified(in)}
 }
 
 // PodUpdate is Update for the pod's own cgroup.

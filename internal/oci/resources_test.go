@@ -2,6 +2,7 @@ package oci
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -42,6 +43,35 @@ func resourceCases() map[string]Input {
 		"oom-score-clamped": input(func(in *Input) {
 			in.Container.Resources, in.Machine.LowestOOMScoreAdj = guaranteed, 666
 		}),
+	}
+}
+
+// TestUpdate: what only version 2 has is in each update as at the start; version 1 is given none of it.
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []string{"", "64Mi"} {
+		for _, second := range []bool{true, false} {
+			in := input(func(in *Input) {
+				in.Container.Resources, in.CgroupV2, in.CPUs = requirements("", "", "", limit), second, "0,2"
+				in.Machine.PageSizes = []int64{2 << 20}
+			})
+			want := map[string]string{"memory.oom.group": "1", "memory.swap.max": "0"}
+			if !second {
+				want = nil
+			}
+			all, cpus := Update(in), UpdateCPUs(in)
+			for name, got := range map[string]*specs.LinuxResources{"of all": all, "of the CPUs": cpus} {
+				if (got.Unified == nil) != (want == nil) || !maps.Equal(got.Unified, want) || got.CPU.Cpus != "0,2" {
+					t.Errorf("limit %q, version 2 %t, update %s: %q on CPUs %s", limit, second, name, got.Unified, got.CPU.Cpus)
+				}
+			}
+			if *all.CPU.Quota != -1 || (*all.Memory.Limit == -1) != (limit == "") {
+				t.Errorf("limit %q: quota %d, memory %d", limit, *all.CPU.Quota, *all.Memory.Limit)
+			}
+			if cpus.CPU.Shares != nil || cpus.CPU.Quota != nil || cpus.Memory != nil {
+				t.Errorf("more than CPUs: %+v", cpus)
+			}
+		}
 	}
 }
 

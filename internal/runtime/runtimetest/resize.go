@@ -18,6 +18,11 @@ import (
 const limits = `cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes cpu/cpu.cfs_quota_us cpu/cpu.shares 2>/dev/null ` +
 	`|| cat memory.max cpu.max cpu.weight`
 
+// lost prints what a resize must not change but did, on version 2: no swap, if the kernel accounts it, and that
+// all processes of the container are killed together.
+const lost = `cd /sys/fs/cgroup; [ -d memory ] || grep -v 1 memory.oom.group; ` +
+	`[ ! -f memory.swap.max ] || grep -vx 0 memory.swap.max; true`
+
 // testResize makes a container larger, then smaller, then without a limit, in a pod with another one.
 func testResize(t *testing.T, s subject) {
 	p := s.newPod("resize-node", "uid-resize", "main", "other")
@@ -72,6 +77,9 @@ func testResize(t *testing.T, s subject) {
 		if limited := got[0] == memory.AsDec().String(); limited != (tt.memory != "") ||
 			got[1] != tt.quota && (tt.quota != "-1" || got[1] != "max") {
 			t.Errorf("memory %s and CPU %s: %q", tt.memory, tt.cpu, got)
+		}
+		if got := s.output(t, c.ID, lost); got != "" {
+			t.Errorf("memory %s and CPU %s: %s", tt.memory, tt.cpu, got)
 		}
 	}
 	if s.Runs {

@@ -63,10 +63,7 @@ func NewMachine(o MachineOptions) (*Machine, error) {
 // For returns the features of the machine that the container requests: capabilities, devices,
 // labels and profiles. It returns an error if the machine does not have one of them.
 func (m *Machine) For(p *v1.Pod, c *v1.Container) (oci.Machine, error) {
-	out := oci.Machine{
-		SeccompByDefault: m.seccompDefault, DefaultSeccomp: seccomp.DefaultProfile,
-		Memory: m.limits.memory, LowestOOMScoreAdj: m.limits.lowestOOMScoreAdj, SwapLimits: m.limits.swap,
-	}
+	out := m.always()
 	sc := pod.Security(p, c)
 	var err error
 	if out.PageSizes, err = m.pageSizes(p, c); err != nil {
@@ -94,6 +91,14 @@ func (m *Machine) For(p *v1.Pod, c *v1.Container) (oci.Machine, error) {
 	}
 	out.AppArmorProfile, err = appArmor(sc.AppArmorProfile, apparmor.HostSupports())
 	return out, err
+}
+
+// always returns the features that do not depend on what a container requests.
+func (m *Machine) always() oci.Machine {
+	return oci.Machine{
+		SeccompByDefault: m.seccompDefault, DefaultSeccomp: seccomp.DefaultProfile,
+		Memory: m.limits.memory, LowestOOMScoreAdj: m.limits.lowestOOMScoreAdj, SwapLimits: m.limits.swap,
+	}
 }
 
 // addsAll reports whether the capability ALL is added.

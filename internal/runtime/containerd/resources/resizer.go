@@ -55,17 +55,17 @@ func (r *Resizer) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 	if err != nil || !there {
 		return err
 	}
+	in := oci.Input{Pod: p, Container: c, CPUs: cpus, Machine: r.machine.always(), CgroupV2: cgroup.Unified()}
 	if cpus != "" { // first, whatever hinders the rest: the CPUs that it leaves may be another's own
-		if err := r.update(ctx, id, &specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: cpus}}); err != nil {
+		if err := r.update(ctx, id, oci.UpdateCPUs(in)); err != nil {
 			return err
 		}
 	}
 	driver := oci.DriverOf(instance.CgroupsPathOf(record))
-	machine, err := r.machine.For(p, c)
-	if err != nil {
+	if in.Machine, err = r.machine.For(p, c); err != nil {
 		return err
 	}
-	update := oci.Update(oci.Input{Pod: p, Container: c, CPUs: cpus, Machine: machine, CgroupV2: cgroup.Unified()})
+	update := oci.Update(in)
 	own := instance.CgroupOf(record)
 	err = errors.Join(
 		r.cgroups.fits(own, update),
