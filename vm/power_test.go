@@ -30,19 +30,19 @@ func TestReboot(t *testing.T) {
 // TestPowerOff: when the machine goes off, pods end in order within their grace periods, critical ones last, with
 // their preStop hooks. The machine waits for the slowest pod and not much longer.
 func TestPowerOff(t *testing.T) {
-	for _, without := range []string{"", "dbus.socket dbus.service systemd-logind.service"} {
-		name := "with D-Bus"
-		if without != "" {
-			name = "without D-Bus"
-		}
-		t.Run(name, func(t *testing.T) { powerOff(t, without) })
+	for _, c := range []struct{ name, without, driver string }{
+		{"with D-Bus", "", "cgroupfs"},
+		{"without D-Bus", "dbus.socket dbus.service systemd-logind.service", "cgroupfs"},
+		{"with systemd's cgroups", "", "systemd"},
+	} {
+		t.Run(c.name, func(t *testing.T) { powerOff(t, c.without, c.driver) })
 	}
 }
 
 // stubborn is the longest grace period, in seconds, of a pod that ignores the signal. It is longer than logind waits.
 const stubborn = 12
 
-func powerOff(t *testing.T, without string) {
+func powerOff(t *testing.T, without, driver string) {
 	m := bootServing(t)
 	if without != "" {
 		m.sh("systemctl mask " + without)
@@ -59,11 +59,14 @@ func powerOff(t *testing.T, without string) {
 	m.write("/etc/pods/web.yaml", inContainer(podOf("web", ends("web"), "terminationGracePeriodSeconds: 10"),
 		fmt.Sprintf("lifecycle: {preStop: {exec: {command: [sh, -c, %q]}}}", now+" >/t/hook")))
 	m.write("/etc/pods/db.yaml", podOf("db", ends("db"), "terminationGracePeriodSeconds: 10", "priorityClassName: system-node-critical"))
-	m.write("/etc/pods/stubborn.yaml", podOf("stubborn", fmt.Sprintf(`trap "" TERM; while :; do %s >/t/next; mv /t/next /t/stubborn; sleep 0.2; done`, now),
-		fmt.Sprintf("terminationGracePeriodSeconds: %d", stubborn)))
-	m.enable("--shutdown-grace-period=60s", "--shutdown-grace-period-critical-pods=20s")
+	m.write("/etc/pods/stubborn.yaml", inContainer(podOf("stubborn", fmt.Sprintf(`trap "" TERM; while :; do %s >/t/next; mv /t/next /t/stubborn; sleep 0.2; done`, now),
+		fmt.Sprintf("terminationGracePeriodSeconds: %d", stubborn)), "resources: {requests: {cpu: 100m}}")) // of another class
+	m.enable("--shutdown-grace-period=60s", "--shutdown-grace-period-critical-pods=20s", "--cgroup-driver", driver)
 	for _, pod := range []string{"web", "db", "stubborn"} {
 		m.await(pod, isReady(pod))
+	}
+	if driver == "systemd" {
+		noneEndsEarly(t, m)
 	}
 	before := seconds(t, m.sh(now))
 	took := m.powerOff()
@@ -99,6 +102,21 @@ func powerOff(t *testing.T, without string) {
 	}
 	if t.Failed() {
 		t.Log(m.run("journalctl", "-b", "-1", "-n", "300", "--no-pager", "-o", "short-monotonic", "-u", "podrun"))
+	}
+}
+
+// noneEndsEarly checks that systemd itself does not end the cgroups of three pods of two classes when the machine shuts
+// down.
+func noneEndsEarly(t *testing.T, m *machine) {
+	t.Helper()
+	units := strings.Fields(m.sh(`systemctl list-units --plain --no-legend --type=slice,scope "podrun*" | cut -d" " -f1`))
+	if len(units) < 1+2+3+3 {
+		t.Errorf("units %q", units)
+	}
+	for _, unit := range units {
+		if got := m.sh("systemctl show -p Conflicts '" + unit + "'"); strings.Contains(got, "shutdown.target") {
+			t.Errorf("%s has %s", unit, got)
+		}
 	}
 }
 

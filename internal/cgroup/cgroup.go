@@ -7,6 +7,7 @@
 package cgroup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,6 +32,10 @@ type Tree struct {
 	unified string
 	// weighing serializes SumWeights: otherwise an older sum might overwrite a newer one.
 	weighing sync.Mutex
+	// systemd connects to systemd for one operation.
+	systemd func(ctx context.Context, do func(ctx context.Context, c units) error) error
+	// started maps the paths of slices that startAbove has started to their cgroups' os.FileInfo.
+	started sync.Map
 }
 
 // root is the mount point of version 2, and the parent directory of version 1's mount points, in
@@ -39,14 +44,15 @@ const root = "/sys/fs/cgroup"
 
 // Open returns the cgroup hierarchy after reading where it is mounted.
 func Open() (*Tree, error) {
+	t := &Tree{mounts: map[string]string{}, systemd: withSystemd}
 	if Unified() {
-		return &Tree{unified: root}, nil
+		t.unified = root
+		return t, nil
 	}
 	found, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup"))
 	if err != nil {
 		return nil, fmt.Errorf("listing the cgroup mounts: %w", err)
 	}
-	t := &Tree{mounts: map[string]string{}}
 	for _, m := range found {
 		for _, controller := range strings.Split(m.VFSOptions, ",") {
 			t.mounts[controller] = m.Mountpoint
@@ -71,7 +77,7 @@ func Unified() bool {
 // version 1. It does not change what resources do not set. path is relative to the root of the
 // hierarchies.
 func (t *Tree) Set(path string, resources *specs.LinuxResources) error {
-	if err := setSlice(path, t.unified != "", resources); err != nil {
+	if err := t.setSlice(path, resources); err != nil {
 		return err
 	}
 	var err error
@@ -166,7 +172,7 @@ func (t *Tree) SumWeights(path, prefix string) error {
 		sum += weight
 	}
 	value := strconv.FormatUint(min(sum, highest), 10)
-	if err := weighSlice(path, name, min(sum, highest)); err != nil {
+	if err := t.weighSlice(path, name, min(sum, highest)); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,9 +34,17 @@ func HasSystemd() bool {
 	return err == nil && i.IsDir()
 }
 
+// units are the calls of systemd that this package makes.
+type units interface {
+	StartTransientUnitContext(
+		ctx context.Context, name, mode string, properties []systemd.Property, done chan<- string) (int, error)
+	SetUnitPropertiesContext(ctx context.Context, name string, runtime bool, properties ...systemd.Property) error
+	StopUnitContext(ctx context.Context, name, mode string, done chan<- string) (int, error)
+}
+
 // withSystemd connects to systemd for one operation, so that restarts of systemd or of the bus
 // between operations do no harm.
-func withSystemd(ctx context.Context, do func(ctx context.Context, c *systemd.Conn) error) error {
+func withSystemd(ctx context.Context, do func(ctx context.Context, c units) error) error {
 	ctx, cancel := context.WithTimeout(ctx, systemdTime)
 	defer cancel()
 	c, err := systemd.NewWithContext(ctx)
@@ -48,26 +57,20 @@ func withSystemd(ctx context.Context, do func(ctx context.Context, c *systemd.Co
 
 // setSlice creates the slice at path, if it does not exist, and applies resources. It does not
 // change what they do not set. It does nothing for a cgroup that is not a slice.
-func setSlice(at string, unified bool, resources *specs.LinuxResources) error {
+func (t *Tree) setSlice(at string, resources *specs.LinuxResources) error {
 	if !strings.HasSuffix(at, sliceSuffix) {
 		return nil
 	}
-	name, limits := path.Base(at), sliceLimits(resources, unified)
-	err := withSystemd(context.Background(), func(ctx context.Context, c *systemd.Conn) error {
-		done := make(chan string, 1)
-		start := append(limits, property("Description", "podrun "+strings.TrimSuffix(name, sliceSuffix)),
-			property("DefaultDependencies", false),
-			property("CPUAccounting", true),
-			property("MemoryAccounting", true),
-			property("TasksAccounting", true))
-		_, err := c.StartTransientUnitContext(ctx, name, "replace", start, done)
-		if exists := (dbus.Error{}); errors.As(err, &exists) && exists.Name == "org.freedesktop.systemd1.UnitExists" {
-			if len(limits) == 0 {
-				return nil
-			}
-			return c.SetUnitPropertiesContext(ctx, name, true, limits...)
+	name, limits := path.Base(at), sliceLimits(resources, t.unified != "")
+	err := t.systemd(context.Background(), func(ctx context.Context, c units) error {
+		if err := t.startAbove(ctx, c, at); err != nil {
+			return err
 		}
-		return finished(ctx, err, done)
+		exists, err := startSlice(ctx, c, name, limits)
+		if !exists || len(limits) == 0 {
+			return err
+		}
+		return c.SetUnitPropertiesContext(ctx, name, true, limits...)
 	})
 	if err != nil {
 		return fmt.Errorf("setting slice %s: %w", name, err)
@@ -75,14 +78,69 @@ func setSlice(at string, unified bool, resources *specs.LinuxResources) error {
 	return nil
 }
 
+// startAbove starts the slices above the one at path, from the top. systemd would start them too, but then stop them
+// when the machine shuts down, and with them all pods, before podrun has ended those in order.
+//
+// A slice that systemd has started by itself, for an older podrun, is not stopped, since there are pods in it. systemd
+// either lets its unit be replaced while it runs, and drops the old dependencies when it reloads its configuration, or
+// says that it exists. Until the reload or, at the latest, the next boot, a shutdown stops it as before.
+//
+// A slice that this process has started is not started again as long as its cgroup is the same one: somebody may have
+// stopped it, and systemd have started it by itself since then.
+func (t *Tree) startAbove(ctx context.Context, c units, at string) error {
+	above := path.Dir(at)
+	if !strings.HasSuffix(above, sliceSuffix) {
+		return nil
+	}
+	if err := t.startAbove(ctx, c, above); err != nil {
+		return err
+	}
+	if was, ok := t.started.Load(above); ok {
+		if is, err := t.statSlice(above); err == nil && os.SameFile(was.(os.FileInfo), is) {
+			return nil
+		}
+	}
+	if _, err := startSlice(ctx, c, path.Base(above), nil); err != nil {
+		return err
+	}
+	if is, err := t.statSlice(above); err == nil {
+		t.started.Store(above, is)
+	}
+	return nil
+}
+
+// statSlice describes the directory that systemd has for the slice at path.
+func (t *Tree) statSlice(at string) (os.FileInfo, error) {
+	mount := t.unified
+	if mount == "" {
+		mount = t.mounts["name=systemd"]
+	}
+	return os.Stat(path.Join(mount, at))
+}
+
+// startSlice starts a slice with limits, or reports that it exists: then it may have other ones.
+func startSlice(ctx context.Context, c units, name string, limits []systemd.Property) (exists bool, err error) {
+	done := make(chan string, 1)
+	start := append(slices.Clone(limits), property("Description", "podrun "+strings.TrimSuffix(name, sliceSuffix)),
+		property("DefaultDependencies", false),
+		property("CPUAccounting", true),
+		property("MemoryAccounting", true),
+		property("TasksAccounting", true))
+	_, err = c.StartTransientUnitContext(ctx, name, "replace", start, done)
+	if known := (dbus.Error{}); errors.As(err, &known) && known.Name == "org.freedesktop.systemd1.UnitExists" {
+		return true, nil
+	}
+	return false, finished(ctx, err, done)
+}
+
 // weighSlice sets the CPU weight of the slice at path, in the unit of the cgroup file with that
 // name. It does nothing for a cgroup that is not a slice.
-func weighSlice(at, file string, weight uint64) error {
+func (t *Tree) weighSlice(at, file string, weight uint64) error {
 	if !strings.HasSuffix(at, sliceSuffix) {
 		return nil
 	}
 	name := path.Base(at)
-	err := withSystemd(context.Background(), func(ctx context.Context, c *systemd.Conn) error {
+	err := t.systemd(context.Background(), func(ctx context.Context, c units) error {
 		return c.SetUnitPropertiesContext(ctx, name, true, property(weightProperty(file == "cpu.weight"), weight))
 	})
 	if err != nil {
@@ -98,7 +156,7 @@ func StopSlice(ctx context.Context, at string) error {
 		return nil
 	}
 	name := path.Base(at)
-	err := withSystemd(ctx, func(ctx context.Context, c *systemd.Conn) error {
+	err := withSystemd(ctx, func(ctx context.Context, c units) error {
 		done := make(chan string, 1)
 		_, err := c.StopUnitContext(ctx, name, "replace", done)
 		if gone := (dbus.Error{}); errors.As(err, &gone) && gone.Name == "org.freedesktop.systemd1.NoSuchUnit" {

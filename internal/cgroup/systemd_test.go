@@ -1,11 +1,18 @@
 package cgroup
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	systemd "github.com/coreos/go-systemd/v22/dbus"
+	"github.com/godbus/dbus/v5"
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
@@ -33,14 +40,120 @@ func TestSliceLimits(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			var got []string
-			for _, p := range sliceLimits(&c.of, c.unified) {
-				got = append(got, fmt.Sprintf("%s=%v", p.Name, p.Value.Value()))
-			}
-			if got := strings.Join(got, " "); got != c.want {
+			if got := spell(sliceLimits(&c.of, c.unified)); got != c.want {
 				t.Errorf("got %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// fakeSystemd has the units of a systemd and makes their cgroups in dir.
+type fakeSystemd struct {
+	dir string
+	// ours are the slices that were started with these properties; those that systemd has started by itself are not.
+	ours  map[string]string
+	calls []string
+	fails error
+}
+
+func (f *fakeSystemd) StartTransientUnitContext(
+	_ context.Context, name, _ string, properties []systemd.Property, done chan<- string,
+) (int, error) {
+	f.calls = append(f.calls, "start "+name)
+	if f.fails != nil {
+		return 0, f.fails
+	}
+	if f.ours[name] != "" {
+		return 0, dbus.Error{Name: "org.freedesktop.systemd1.UnitExists"}
+	}
+	f.ours[name] = spell(properties)
+	done <- "done"
+	at, full := f.dir, ""
+	for _, part := range strings.Split(strings.TrimSuffix(name, sliceSuffix), "-") {
+		full = strings.TrimPrefix(full+"-"+part, "-")
+		at = filepath.Join(at, full+sliceSuffix)
+	}
+	return 0, os.MkdirAll(at, 0o755)
+}
+
+func (f *fakeSystemd) SetUnitPropertiesContext(_ context.Context, name string, _ bool, properties ...systemd.Property) error {
+	f.calls = append(f.calls, "set "+name+" "+spell(properties))
+	return nil
+}
+
+func (f *fakeSystemd) StopUnitContext(context.Context, string, string, chan<- string) (int, error) {
+	return 0, errors.ErrUnsupported
+}
+
+func spell(properties []systemd.Property) string {
+	var out []string
+	for _, p := range properties {
+		out = append(out, fmt.Sprintf("%s=%v", p.Name, p.Value.Value()))
+	}
+	return strings.Join(out, " ")
+}
+
+// TestSlices: no slice is left to systemd, which would end it, with its pods, when the machine shuts down.
+func TestSlices(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, mounts := range map[string]map[string]string{"version 2": nil, "version 1": {"name=systemd": dir + "/version 1"}} {
+		f := &fakeSystemd{dir: filepath.Join(dir, name), ours: map[string]string{}}
+		connect := func(ctx context.Context, do func(context.Context, units) error) error { return do(ctx, f) }
+		tree := &Tree{mounts: mounts, systemd: connect}
+		if mounts == nil {
+			tree.unified = f.dir
+		}
+		set := func(at string, want ...string) {
+			t.Helper()
+			f.calls = nil
+			if err := tree.setSlice(at, &specs.LinuxResources{}); err != nil || !slices.Equal(f.calls, want) {
+				t.Errorf("%s, %s: %q, %v\nwant %q", name, at, f.calls, err, want)
+			}
+		}
+		const class = "/podrun.slice/podrun-besteffort.slice"
+		set(class+"/podrun-besteffort-poda.slice",
+			"start podrun.slice", "start podrun-besteffort.slice", "start podrun-besteffort-poda.slice")
+		set(class+"/podrun-besteffort-podb.slice", "start podrun-besteffort-podb.slice")
+		set("/podrun.slice/podrun-podc.slice", "start podrun-podc.slice")
+		set("/podrun.slice/podrun-podc.slice", "start podrun-podc.slice") // which exists
+		for unit, properties := range f.ours {
+			if !strings.Contains(properties, "DefaultDependencies=false") {
+				t.Errorf("%s, %s has %s", name, unit, properties)
+			}
+		}
+		// Somebody has stopped the class, and systemd has started it by itself for a container.
+		delete(f.ours, "podrun-besteffort.slice")
+		if err := errors.Join(os.Rename(f.dir+class, f.dir+"/before"), os.Mkdir(f.dir+class, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		set(class+"/podrun-besteffort-podd.slice", "start podrun-besteffort.slice", "start podrun-besteffort-podd.slice")
+		set(class+"/podrun-besteffort-pode.slice", "start podrun-besteffort-pode.slice")
+		// After a restart of podrun all is there.
+		tree = &Tree{mounts: mounts, unified: tree.unified, systemd: connect}
+		set(class+"/podrun-besteffort-podf.slice",
+			"start podrun.slice", "start podrun-besteffort.slice", "start podrun-besteffort-podf.slice")
+		set(class+"/podrun-besteffort-podg.slice", "start podrun-besteffort-podg.slice")
+		set("/podrun/no/slice")
+	}
+}
+
+// TestSliceExists: what exists gets its limits, and what fails is said.
+func TestSliceExists(t *testing.T) {
+	t.Parallel()
+	f := &fakeSystemd{dir: t.TempDir(), ours: map[string]string{"podrun-poda.slice": "x"}}
+	tree := &Tree{unified: f.dir, systemd: func(ctx context.Context, do func(context.Context, units) error) error { return do(ctx, f) }}
+	limited := &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: new(int64(7))}}
+	err := tree.setSlice("/podrun.slice/podrun-poda.slice", limited)
+	if want := []string{"start podrun.slice", "start podrun-poda.slice", "set podrun-poda.slice TasksMax=7"}; err != nil || !slices.Equal(f.calls, want) {
+		t.Errorf("%q, %v", f.calls, err)
+	}
+	if strings.Contains(f.ours["podrun.slice"], "TasksMax") {
+		t.Errorf("the slice above has %s", f.ours["podrun.slice"])
+	}
+	f.fails = errors.New("no")
+	if err := tree.setSlice("/podrun.slice/podrun-podb.slice", limited); err == nil || err.Error() != "setting slice podrun-podb.slice: no" {
+		t.Errorf("error %v", err)
 	}
 }
 
