@@ -8,12 +8,8 @@ package cgroup
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -126,57 +122,4 @@ func (t *Tree) setV1(path string, resources *specs.LinuxResources) error {
 	_, err := cgroup1.New(cgroup1.StaticPath(path), resources, cgroup1.WithHierarchy(
 		func() ([]cgroup1.Subsystem, error) { return use, nil }))
 	return err
-}
-
-// weightFile returns the mount point and the name of the file with a cgroup's CPU weight, and the
-// highest weight.
-func (t *Tree) weightFile() (dir, name string, highest uint64) {
-	if t.unified != "" {
-		return t.unified, "cpu.weight", 10_000
-	}
-	return t.mounts["cpu"], "cpu.shares", 262_144
-}
-
-// SumWeights sets the CPU weight of the cgroup at path to the sum of the weights of its direct
-// children whose names begin with prefix, plus the lowest weight. It does nothing if the cgroup
-// does not exist.
-func (t *Tree) SumWeights(path, prefix string) error {
-	t.weighing.Lock()
-	defer t.weighing.Unlock()
-	mount, name, highest := t.weightFile()
-	if mount == "" {
-		return nil
-	}
-	dir := filepath.Join(mount, path)
-	below, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("weighing cgroup %s: %w", path, err)
-	}
-	const lowest = 2
-	sum := uint64(lowest)
-	for _, e := range below {
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
-			continue
-		}
-		text, err := os.ReadFile(filepath.Join(dir, e.Name(), name))
-		if err != nil {
-			continue // it is being removed
-		}
-		weight, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-		if err != nil {
-			return fmt.Errorf("weighing cgroup %s: %w", path, err)
-		}
-		sum += weight
-	}
-	value := strconv.FormatUint(min(sum, highest), 10)
-	if err := t.weighSlice(path, name, min(sum, highest)); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("weighing cgroup %s: %w", path, err)
-	}
-	return nil
 }

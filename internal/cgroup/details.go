@@ -37,6 +37,9 @@ type Quota struct {
 	// Limit is the CPU time in each period; 0: no limit. Shares is the weight, in terms of version 1.
 	Period, Limit time.Duration
 	Shares        int64
+	// LinearShares is Shares if an older runc, which converts it otherwise, has set the weight of
+	// version 2; 0 on version 1.
+	LinearShares int64
 	// Periods are those in which the cgroup was active, Throttled those of them in which it used up
 	// its limit, and Waited for how long it then waited.
 	Periods, Throttled int64
@@ -125,7 +128,8 @@ func (d *Details) readUnified(dir string) error {
 		}
 	}
 	if weight := r.number(in("cpu.weight")); weight > 0 {
-		d.Quota.Shares = (weight-1)*262_142/9_999 + 2 // the reverse of what runc does
+		d.Quota.Shares = int64(mostShares(uint64(weight)))
+		d.Quota.LinearShares = (weight-1)*262_142/9_999 + 2
 	}
 	memory, events := r.keyed(in("memory.stat")), r.keyed(in("memory.events"))
 	d.Cache, d.MappedFile, d.Kernel = memory["file"], memory["file_mapped"], memory["kernel"]

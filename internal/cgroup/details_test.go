@@ -31,7 +31,7 @@ func TestDetails(t *testing.T) {
 		dir + "/one/cpu/c/cpu.stat":                                    "nr_periods 10\nnr_throttled 3\nthrottled_time 1500000\n",
 		dir + "/one/cpu/c/cpu.cfs_period_us":                           "100000\n",
 		dir + "/one/cpu/c/cpu.cfs_quota_us":                            "50000\n",
-		dir + "/one/cpu/c/cpu.shares":                                  "2597\n",
+		dir + "/one/cpu/c/cpu.shares":                                  "1024\n",
 		dir + "/one/memory/c/memory.usage_in_bytes":                    "1000\n",
 		dir + "/one/memory/c/memory.stat":                              "total_inactive_file 300\ntotal_rss 5\ntotal_pgfault 7\ntotal_pgmajfault 2\ntotal_cache 400\ntotal_mapped_file 60\n",
 		dir + "/one/memory/c/memory.kmem.usage_in_bytes":               "20\n",
@@ -47,7 +47,7 @@ func TestDetails(t *testing.T) {
 	want := Details{
 		Usage: Usage{CPU: 2500 * time.Millisecond, Memory: 1000, WorkingSet: 700, RSS: 5, PageFaults: 7, MajorPageFaults: 2, Swap: -1, SwapLimit: -1},
 		User:  2 * time.Second, System: 500 * time.Millisecond,
-		Quota: Quota{Period: 100 * time.Millisecond, Limit: 50 * time.Millisecond, Shares: 2597, Periods: 10, Throttled: 3, Waited: 1500 * time.Microsecond},
+		Quota: Quota{Period: 100 * time.Millisecond, Limit: 50 * time.Millisecond, Shares: 1024, LinearShares: 2597, Periods: 10, Throttled: 3, Waited: 1500 * time.Microsecond},
 		Cache: 400, MappedFile: 60, Kernel: 20, Peak: 1200, MemoryLimit: 2000, LimitHits: 4, OOMKills: 1, Tasks: 9,
 		Devices: []Device{{"8:0", 4096, 8192, 1, 2}},
 	}
@@ -56,6 +56,10 @@ func TestDetails(t *testing.T) {
 		mounts[controller] = filepath.Join(dir, "one", controller)
 	}
 	for name, tree := range map[string]*Tree{"version 2": {unified: dir + "/two"}, "version 1": {mounts: mounts}} {
+		want := want
+		if name == "version 1" {
+			want.Quota.LinearShares = 0
+		}
 		if got, err := tree.Details("/c"); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v\nwant %+v", name, got, err, want)
 		}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containerd/cgroups/v3/cgroup2"
 	systemd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -205,9 +204,7 @@ func sliceLimits(resources *specs.LinuxResources, unified bool) []systemd.Proper
 		if cpu.Shares != nil {
 			weight := *cpu.Shares
 			if unified {
-				weight = *cgroup2.ToResources(&specs.LinuxResources{
-					CPU: &specs.LinuxCPU{Shares: cpu.Shares},
-				}).CPU.Weight
+				weight = weightOf(weight)
 			}
 			out = append(out, property(weightProperty(unified), weight))
 		}

@@ -39,7 +39,7 @@ func resources(in Input) *specs.LinuxResources {
 	c := in.Container
 	out := &specs.LinuxResources{
 		Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}},
-		CPU:     &specs.LinuxCPU{Shares: new(shares(in.Pod, c)), Cpus: in.CPUs},
+		CPU:     &specs.LinuxCPU{Shares: new(Shares(in.Pod, c)), Cpus: in.CPUs},
 	}
 	if !in.hasOwnCPUs() { // what has all of its CPUs needs no limit of their time
 		setQuota(out.CPU, limitOf(in.Pod, c, v1.ResourceCPU))
@@ -129,9 +129,9 @@ func setQuota(cpu *specs.LinuxCPU, limit resource.Quantity) {
 	}
 }
 
-// shares returns the container's CPU weight: from its request, else from its limit or, without one,
-// the pod's limit.
-func shares(p *v1.Pod, c *v1.Container) uint64 {
+// Shares returns the container's CPU weight, in terms of cgroup v1: from its request, else from its
+// limit or, without one, the pod's limit.
+func Shares(p *v1.Pod, c *v1.Container) uint64 {
 	cpu, ok := c.Resources.Requests[v1.ResourceCPU]
 	if !ok {
 		cpu = limitOf(p, c, v1.ResourceCPU)

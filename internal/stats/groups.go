@@ -3,6 +3,7 @@ package stats
 import (
 	"context"
 	"errors"
+	"math"
 	"path"
 	"strings"
 	"time"
@@ -87,7 +88,7 @@ func (s *Stats) groups(p *v1.Pod, disk measured) (out []Group) {
 			}
 			one := Group{
 				Pod: p, Container: c.Name, ID: id, Image: c.Image, Path: own, Started: c.State.Running.StartedAt.Time,
-				Details: details,
+				Details: weighed(p, c.Name, details),
 			}
 			if used, known := disk.usage.Roots[c.Name]; known {
 				one.Disk = &used
@@ -112,6 +113,20 @@ func (s *Stats) groups(p *v1.Pod, disk measured) (out []Group) {
 		return out
 	}
 	return append(out, whole)
+}
+
+// weighed returns the details of a container with the weight that is nearer to what the manifest asks
+// for: unlike pods' weights, runc sets it, and older ones convert it otherwise.
+func weighed(p *v1.Pod, container string, d cgroup.Details) cgroup.Details {
+	c := pod.FindContainer(p, container)
+	if c == nil || d.Quota.LinearShares == 0 {
+		return d
+	}
+	from := func(shares int64) float64 { return math.Abs(float64(shares) - float64(oci.Shares(p, c))) }
+	if from(d.Quota.LinearShares) < from(d.Quota.Shares) {
+		d.Quota.Shares = d.Quota.LinearShares
+	}
+	return d
 }
 
 // layers returns measurements that are at most scrapedFor old.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/cgroup"
@@ -85,4 +86,27 @@ func TestGroups(t *testing.T) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
+}
+
+// TestWeighed: a container's weight is told as it was asked for, whichever runc has set it.
+func TestWeighed(t *testing.T) {
+	t.Parallel()
+	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a", Resources: v1.ResourceRequirements{
+		Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")},
+	}}}}}
+	for _, c := range []struct {
+		name      string
+		container string
+		has       cgroup.Quota
+		want      int64
+	}{
+		{"runc 1.1", "a", cgroup.Quota{Shares: 14, LinearShares: 80}, 80},
+		{"runc 1.4", "a", cgroup.Quota{Shares: 102, LinearShares: 421}, 102},
+		{"version 1", "a", cgroup.Quota{Shares: 102}, 102},
+		{"not in the manifest", "b", cgroup.Quota{Shares: 14, LinearShares: 80}, 14},
+	} {
+		if got := weighed(p, c.container, cgroup.Details{Quota: c.has}).Quota.Shares; got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
 }
