@@ -117,7 +117,9 @@ func TestHugePages(t *testing.T) {
 		return
 	}
 	pid := n.mainPID(n.ready("a-n"), "c")
-	if got := cgroupFile(t, pid, "hugetlb", "hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max"); got != strconv.Itoa(2<<20) {
-		t.Errorf("limit of huge pages %s", got)
+	for _, file := range []string{"hugetlb.2MB.max", "hugetlb.2MB.rsvd.max"} { // reservations only on version 2
+		if got := cgroupFile(t, pid, "hugetlb", "hugetlb.2MB.limit_in_bytes", file); got != strconv.Itoa(2<<20) {
+			t.Errorf("limit of huge pages %s, %s", file, got)
+		}
 	}
 }

@@ -25,6 +25,25 @@ func (t *Tree) LimitsHugePages() bool {
 	return err == nil && slices.Contains(strings.Fields(string(text)), controllerHugePages)
 }
 
+// LimitsReservations reports whether this machine's cgroups can limit the reservation of huge pages, too, on version 2.
+func (t *Tree) LimitsReservations() bool {
+	if t.unified == "" || !t.LimitsHugePages() {
+		return false
+	}
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	return err == nil && hasReservations(string(release))
+}
+
+// hasReservations reports whether a kernel of that release has the files for it, which are since Linux 5.7 where the
+// controller is. It cannot be seen before there is a cgroup with the controller.
+func hasReservations(release string) bool {
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+		return false
+	}
+	return major > 5 || major == 5 && minor >= 7
+}
+
 // HugePages returns how much memory in huge pages the machine has for its processes now, in bytes
 // by the pages' size in bytes. It omits sizes of which there are none.
 func HugePages() (map[int64]int64, error) { return hugePagesIn(pagesDir) }

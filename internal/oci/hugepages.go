@@ -3,11 +3,13 @@ package oci
 import (
 	"fmt"
 	"maps"
-	"podrun.io/podrun/internal/pod"
 	"slices"
+	"strconv"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 // HugePages returns c's huge page limits in bytes, by page size in bytes; the pod's limits apply
@@ -39,6 +41,17 @@ func hugePageLimits(in Input) []specs.LinuxHugepageLimit {
 		wanted[size] += 0
 	}
 	return spellHugePages(wanted)
+}
+
+// limitReservations gives reservations of huge pages the same limits as their use. Newer runc does so too, but runc
+// before 1.1.10 limits the use only, so that a container could reserve, and thereby withhold, all pages of the machine.
+func limitReservations(in Input, out *specs.LinuxResources) {
+	if !in.CgroupV2 || !in.Machine.LimitsReservations {
+		return
+	}
+	for _, l := range out.HugepageLimits {
+		out.Unified["hugetlb."+l.Pagesize+".rsvd.max"] = strconv.FormatUint(l.Limit, 10)
+	}
 }
 
 // spellHugePages returns the limits with the page sizes in the kernel's notation.

@@ -55,10 +55,12 @@ func resources(in Input) *specs.LinuxResources {
 		out.Pids = &specs.LinuxPids{Limit: new(int64(-1))} // else systemd sets a limit
 	}
 	out.Unified = unified(in)
+	limitReservations(in, out)
 	return out
 }
 
-// unified returns the settings that only version 2 has; nil on version 1, where runc refuses any.
+// unified returns the settings that only version 2 has and that an update must repeat; nil on version
+// 1, where runc refuses any.
 func unified(in Input) map[string]string {
 	if !in.CgroupV2 {
 		return nil

@@ -30,6 +30,11 @@ func resourceCases() map[string]Input {
 			in.Container.Resources.Limits["hugepages-2Mi"] = resource.MustParse("8Mi")
 			in.Machine.PageSizes = []int64{1 << 30, 2 << 20}
 		}),
+		"hugepages-reserved": input(func(in *Input) {
+			in.Container.Resources = requirements("", "", "", "64Mi")
+			in.Container.Resources.Limits["hugepages-2Mi"] = resource.MustParse("8Mi")
+			in.CgroupV2, in.Machine.LimitsReservations, in.Machine.PageSizes = true, true, []int64{1 << 30, 2 << 20}
+		}),
 		"hugepages-of-the-pod": input(func(in *Input) {
 			in.Pod.Spec.Resources = new(requirements("", "", "", "64Mi"))
 			in.Pod.Spec.Resources.Limits["hugepages-64Ki"] = resource.MustParse("128Ki")
@@ -53,7 +58,7 @@ func TestUpdate(t *testing.T) {
 		for _, second := range []bool{true, false} {
 			in := input(func(in *Input) {
 				in.Container.Resources, in.CgroupV2, in.CPUs = requirements("", "", "", limit), second, "0,2"
-				in.Machine.PageSizes = []int64{2 << 20}
+				in.Machine.PageSizes, in.Machine.LimitsReservations = []int64{2 << 20}, true
 			})
 			want := map[string]string{"memory.oom.group": "1", "memory.swap.max": "0"}
 			if !second {

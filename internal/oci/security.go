@@ -34,6 +34,8 @@ type Machine struct {
 	SwapLimits bool
 	// PageSizes are the machine's huge page sizes in bytes; empty if their use cannot be limited.
 	PageSizes []int64
+	// LimitsReservations reports that on version 2 their reservation can be limited, too.
+	LimitsReservations bool
 	// ProcessLabel and FileLabel are the SELinux labels; "" means none.
 	ProcessLabel, FileLabel string
 	// AppArmorProfile is the name of the AppArmor profile; "" if AppArmor is not in use.

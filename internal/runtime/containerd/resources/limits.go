@@ -19,6 +19,7 @@ type limits struct {
 	lowestOOMScoreAdj int
 	swap              bool
 	pageSizes         []int64
+	reservations      bool
 }
 
 // lowestOOMScoreAdj is the lowest oom_score_adj that the kernel accepts.
@@ -27,7 +28,10 @@ const lowestOOMScoreAdj = -1000
 // machineLimits detects the limits of the machine. A feature that cannot be detected counts as
 // missing.
 func machineLimits(cgroups *cgroup.Tree) limits {
-	out := limits{lowestOOMScoreAdj: lowestOOMScoreAdj, swap: swapLimits(), pageSizes: supportedPageSizes(cgroups)}
+	out := limits{
+		lowestOOMScoreAdj: lowestOOMScoreAdj, swap: swapLimits(),
+		pageSizes: supportedPageSizes(cgroups), reservations: cgroups.LimitsReservations(),
+	}
 	var info syscall.Sysinfo_t
 	if syscall.Sysinfo(&info) == nil {
 		out.memory = int64(info.Totalram) * int64(info.Unit)

@@ -98,6 +98,7 @@ func (m *Machine) always() oci.Machine {
 	return oci.Machine{
 		SeccompByDefault: m.seccompDefault, DefaultSeccomp: seccomp.DefaultProfile,
 		Memory: m.limits.memory, LowestOOMScoreAdj: m.limits.lowestOOMScoreAdj, SwapLimits: m.limits.swap,
+		LimitsReservations: m.limits.reservations,
 	}
 }
 
