@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,5 +34,39 @@ func TestDownWithAnotherRoot(t *testing.T) {
 	n.says("a", "echo alive", "alive")
 	if n.ok("down", "--all"); strings.Contains(n.ok("get", "pods", "-A"), "a-n") {
 		t.Error("it is not removed")
+	}
+}
+
+// TestTwoRootsInOneNamespace: two podruns with directories of their own use the same namespace of a containerd, as jobs
+// of a CI machine with Docker do, and have the same pod. Neither ends or removes what is the other's.
+func TestTwoRootsInOneNamespace(t *testing.T) {
+	n := newNode(t)
+	other := []string{"--root-dir=" + n.path("root2"), "--run-dir=" + n.path("run2"), "--log-dir=" + n.path("log2")}
+	n.write("a.yaml", withGrace(manifest("a", "Always", forever), 1))
+	n.serve()
+	n.ready("a-n")
+	const id = "{.metadata.uid} {.status.containerStatuses[*].containerID}"
+	before := n.ok("get", "pod", "a", "-o", "jsonpath="+id)
+	for _, args := range [][]string{
+		{"images", "load", setup.image}, {"once", n.path("manifests", "a.yaml"), "--node-name=n"}, {"get", "pods"}, {"down", "--all"}, {"down", "--all"},
+	} {
+		if r := n.run(slices.Insert(args, 1, other...)...); r.code != 0 {
+			t.Errorf("%q: %s", args, r)
+		}
+		if after := n.ok("get", "pod", "a", "-o", "jsonpath="+id); after != before {
+			t.Errorf("%q: %s, was %s", args, after, before)
+		}
+		n.says("a", "echo alive", "alive")
+	}
+	n.end(syscall.SIGTERM)
+	if r := n.run(append([]string{"once", n.path("manifests", "a.yaml"), "--node-name=n"}, other...)...); r.code != 0 {
+		t.Error(r)
+	}
+	n.ok("down", "--all")
+	if r := n.run(slices.Insert([]string{"exec", "a", "--", "echo", "alive"}, 1, other...)...); r.stdout != "alive\n" {
+		t.Errorf("the other pod after the removal of the first: %s", r)
+	}
+	if r := n.run(append([]string{"down", "--all"}, other...)...); r.code != 0 {
+		t.Error(r)
 	}
 }

@@ -11,7 +11,7 @@ core='^Test(Exec|Logs|LogsFollow|LogsOfAPod|LogRotates|Attach|Volumes|Limits|Mem
 core+='|Images(Commands|GoFromAFullDisk|WakePods)|ImagePullSecrets|RegistryConfig|Pull(Stops|Progress|ThroughFaults)|DockerRegistry'
 core+='|InitContainers|SidecarOfAJob|TerminationMessage|ResourcesChangeInPlace|ResizePolicy|RestartCommand|Probes|Hooks|OwnUsers|Devices'
 core+='|Killed.*|AShimThatHangs|KillAnywhere|Serve.*|CrashLoop|StopIsGraceful|Down.*|FreshRootFilesystem|Reboot|ShareProcessNamespace|RuntimeClass'
-core+='|SecretsOf.*|PodNetwork|HostPort|HostNetwork|Restricted|Privileged|LocalhostSeccomp|RuntimeIsNotLedAstray|Stats|Copy|Rollback)$'
+core+='|TwoRootsInOneNamespace|SecretsOf.*|PodNetwork|HostPort|HostNetwork|Restricted|Privileged|LocalhostSeccomp|RuntimeIsNotLedAstray|Stats|Copy|Rollback)$'
 
 # The tests' own program runs in containers too.
 export PODRUN_E2E=1 CGO_ENABLED=${CGO_ENABLED:-0}

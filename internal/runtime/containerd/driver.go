@@ -158,13 +158,13 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 		client:  c,
 		cache:   instance.NewCache(),
 		files:   instance.NewFiles(o.Dirs),
-		records: instance.NewSandboxRecords(c, o.RuntimeName, o.Log),
+		records: instance.NewSandboxRecords(c, o.RuntimeName, o.Dirs.Root, o.Log),
 		Store: images.New(c, images.Options{
 			HostsDir: o.HostsDir, Credentials: o.Credentials, Dirs: o.Dirs, Log: o.Log,
 		}),
 	}
 	runcState := filepath.Join(o.Dirs.Runc(), o.Namespace)
-	d.lookup = instance.NewLookup(c, d.cache, runcState)
+	d.lookup = instance.NewLookup(c, d.cache, runcState, o.Dirs.Root)
 	d.orphans = orphan.New(orphan.Options{
 		Client: c, Lookup: d.lookup, Address: o.Address, Namespace: o.Namespace, RuncState: runcState, Log: o.Log,
 	})

@@ -48,7 +48,7 @@ func (l *Lister) ListContainers(ctx context.Context) (map[pod.Key][]pod.Containe
 	}
 	out := map[pod.Key][]pod.Container{}
 	for _, c := range found {
-		if !instance.Ours(c) {
+		if !l.lookup.Ours(c) {
 			continue
 		}
 		key := instance.KeyOf(c.Labels)

@@ -6,7 +6,10 @@
 package instance
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 
@@ -27,12 +30,14 @@ const (
 	LabelPodUID       = "io.kubernetes.pod.uid"
 	LabelContainer    = "io.kubernetes.container.name"
 	LabelAttempt      = "podrun.io/attempt"
+	LabelRoot         = "podrun.io/root-dir"
 	LabelImageID      = images.LabelImageID
 )
 
-// Labels returns the labels of the instance that a start creates.
-func Labels(s runtime.Start) map[string]string {
+// Labels returns the labels of the instance that a start of the podrun with a root directory creates.
+func Labels(s runtime.Start, root string) map[string]string {
 	labels := LabelsOf(pod.KeyOf(s.Pod), pod.Container{UID: s.Pod.UID, Name: s.Container.Name, Attempt: s.Attempt})
+	labels[LabelRoot] = root
 	if s.Image.ID != "" {
 		labels[LabelImageID] = s.Image.ID
 	}
@@ -60,6 +65,22 @@ func Ours(c containers.Container) bool {
 		len(validation.IsDNS1123Label(labels[LabelPodNamespace])) == 0 &&
 		len(validation.IsDNS1123Subdomain(labels[LabelPodName])) == 0 &&
 		len(validation.IsDNS1123Label(labels[LabelContainer])) == 0
+}
+
+// OfAnother reports whether a container or record with these labels is of a podrun with another root directory than root.
+// Several may use one namespace of containerd; each knows only the pods of which it has the checkpoints. What is of a
+// directory that is gone is nobody else's.
+func OfAnother(labels map[string]string, root string) bool {
+	other := labels[LabelRoot]
+	if other == "" || other == root { // older podruns did not set it
+		return false
+	}
+	theirs, err := os.Stat(layout.Dirs{Root: other}.Pods())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	ours, failed := os.Stat(layout.Dirs{Root: root}.Pods())
+	return err != nil || failed != nil || !os.SameFile(theirs, ours)
 }
 
 // isID reports that a container's ID is of podrun's form: 128 bits in hexadecimal digits. Those of Kubernetes and

@@ -19,12 +19,17 @@ type Lookup struct {
 	cache  *Cache
 	// runcState is the directory of runc's state.
 	runcState string
+	// root is podrun's root directory.
+	root string
 }
 
-// NewLookup returns a Lookup. runcState is the directory of runc's state.
-func NewLookup(client *daemon.Client, cache *Cache, runcState string) *Lookup {
-	return &Lookup{client, cache, runcState}
+// NewLookup returns a Lookup. runcState is the directory of runc's state, root that of podrun.
+func NewLookup(client *daemon.Client, cache *Cache, runcState, root string) *Lookup {
+	return &Lookup{client, cache, runcState, root}
 }
+
+// Ours reports whether a podrun with our root directory created the container.
+func (l *Lookup) Ours(c containers.Container) bool { return Ours(c) && !OfAnother(c.Labels, l.root) }
 
 // Runs reports whether the program of a task runs that containerd calls created. If containerd dies
 // during a start, the shim gives the start up; the program may run all the same.
@@ -49,7 +54,7 @@ func (l *Lookup) Record(ctx context.Context, id string) (c containers.Container,
 	if err != nil {
 		return c, false, daemon.Mapped("looking for container "+id, err)
 	}
-	if !Ours(c) {
+	if !l.Ours(c) {
 		return c, false, fmt.Errorf("container %s is not podrun's", id)
 	}
 	return c, true, nil
@@ -78,7 +83,7 @@ func (l *Lookup) OfPod(ctx context.Context, key pod.Key, ids []string) ([]contai
 		if err != nil {
 			return nil, daemon.Mapped("listing the containers of "+key.String(), err)
 		}
-		return slices.DeleteFunc(found, func(c containers.Container) bool { return !Ours(c) }), nil
+		return slices.DeleteFunc(found, func(c containers.Container) bool { return !l.Ours(c) }), nil
 	}
 	all := append(slices.Clone(ids), others...)
 	slices.Sort(all)
@@ -91,7 +96,7 @@ func (l *Lookup) OfPod(ctx context.Context, key pod.Key, ids []string) ([]contai
 		if err != nil {
 			return nil, daemon.Mapped("inspecting container "+id, err)
 		}
-		if Ours(c) && KeyOf(c.Labels) == key {
+		if l.Ours(c) && KeyOf(c.Labels) == key {
 			found = append(found, c)
 		}
 	}

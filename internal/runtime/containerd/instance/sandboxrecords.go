@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"time"
 
 	sandboxstore "github.com/containerd/containerd/v2/core/sandbox"
@@ -21,16 +22,21 @@ import (
 type SandboxRecords struct {
 	client      *daemon.Client
 	runtimeName string
-	log         *slog.Logger
+	// root is podrun's root directory.
+	root string
+	log  *slog.Logger
 }
 
-// NewSandboxRecords returns the SandboxRecords of the client's containerd, which name the runtime.
-func NewSandboxRecords(client *daemon.Client, runtimeName string, log *slog.Logger) *SandboxRecords {
-	return &SandboxRecords{client, runtimeName, log}
+// NewSandboxRecords returns the SandboxRecords of the client's containerd, which name the runtime and podrun's root
+// directory.
+func NewSandboxRecords(client *daemon.Client, runtimeName, root string, log *slog.Logger) *SandboxRecords {
+	return &SandboxRecords{client, runtimeName, root, log}
 }
 
 // Create creates a sandbox record in containerd. It succeeds if the record already exists.
 func (r *SandboxRecords) Create(ctx context.Context, id string, labels map[string]string) error {
+	labels = maps.Clone(labels)
+	labels[LabelRoot] = r.root
 	now := time.Now()
 	_, err := r.client.SandboxStore().Create(ctx, sandboxstore.Sandbox{
 		ID: id, Sandboxer: "podrun", CreatedAt: now, UpdatedAt: now, Labels: labels,
@@ -89,6 +95,9 @@ func (r *SandboxRecords) RemoveAll(ctx context.Context, uid pod.UID) error {
 		return daemon.Mapped("listing the records of revision "+string(uid), err)
 	}
 	for _, s := range left {
+		if OfAnother(s.Labels, r.root) {
+			continue
+		}
 		if err := r.Remove(ctx, s.ID); err != nil {
 			return err
 		}

@@ -134,11 +134,12 @@ func (o *Cleaner) KillOrphan(ctx context.Context, c pod.Container) error {
 
 // KillUnknown is for a removed pod that still has a cgroup, at path in the hierarchy that is
 // mounted at mount. It kills the containers that have a cgroup in it but no task: a podrun that was
-// killed requested them and containerd has no record of them, or containerd has lost its directory.
-func (o *Cleaner) KillUnknown(ctx context.Context, mount, path string) error {
+// killed requested them and containerd has no record of them, or containerd has lost its directory. others is true if
+// there are containers of another podrun, which has the same pod.
+func (o *Cleaner) KillUnknown(ctx context.Context, mount, path string) (others bool, err error) {
 	entries, err := os.ReadDir(filepath.Join(mount, path))
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, e := range entries {
 		if !e.IsDir() {
@@ -147,21 +148,43 @@ func (o *Cleaner) KillUnknown(ctx context.Context, mount, path string) error {
 		id := oci.InstanceOf(e.Name())
 		t, err := o.lookup.Task(ctx, id)
 		if err != nil {
-			return err
+			return others, err
 		}
 		if t != nil {
+			c, err := o.client.ContainerService().Get(ctx, id)
+			others = others || err == nil && instance.Ours(c) && !o.lookup.Ours(c)
 			continue
 		}
-		o.log.Info("killing a container that containerd does not know any more", "container", id)
-		if err := shims.Kill(shims.Any, "-namespace", o.namespace, "-id", id, "-address", o.address); err != nil {
-			return fmt.Errorf("killing the shim of %s, which containerd does not know any more: %w", id, err)
+		left, err := o.killUnknown(ctx, id, filepath.Join(path, e.Name()))
+		if err != nil {
+			return others, err
 		}
-		o.RemoveDeadRecord(ctx, id)
-		if _, err := o.KillProcesses(ctx, id, filepath.Join(path, e.Name())); err != nil {
-			return err
-		}
+		others = others || left
 	}
-	return nil
+	return others, nil
+}
+
+// killUnknown kills a container that has a cgroup but no task. It reports whether processes are left, which the shim of
+// another containerd serves.
+func (o *Cleaner) killUnknown(ctx context.Context, id, cgroupPath string) (left bool, err error) {
+	if o.ofOthers(cgroupPath) {
+		return true, nil
+	}
+	o.log.Info("killing a container that containerd does not know any more", "container", id)
+	if err := shims.Kill(shims.Any, "-namespace", o.namespace, "-id", id, "-address", o.address); err != nil {
+		return false, fmt.Errorf("killing the shim of %s, which containerd does not know any more: %w", id, err)
+	}
+	o.RemoveDeadRecord(ctx, id)
+	_, err = o.KillProcesses(ctx, id, cgroupPath)
+	return err == nil && o.ofOthers(cgroupPath), err
+}
+
+// ofOthers reports whether a cgroup has a process that the shim of another containerd serves.
+func (o *Cleaner) ofOthers(cgroupPath string) bool {
+	return slices.ContainsFunc(instance.Processes(cgroupPath), func(pid int) bool {
+		shim, mine := shims.Of(pid, "-namespace", o.namespace, "-address", o.address)
+		return shim != 0 && !mine
+	})
 }
 
 // SweepShims kills all shims of a containerd namespace that has neither containers nor tasks:

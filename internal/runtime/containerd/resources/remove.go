@@ -26,14 +26,15 @@ func (g *PodCgroups) Remove(ctx context.Context, uid pod.UID) error {
 }
 
 // remove removes the cgroups of a pod revision. They are empty by then, except for processes
-// that interrupted starts left in them, which it kills.
+// that interrupted starts left in them, which it kills, and for containers of another podrun that has the same pod: then
+// they stay.
 func (g *PodCgroups) remove(ctx context.Context, uid pod.UID) error {
 	mounts, err := instance.Hierarchies()
 	if err != nil {
 		return fmt.Errorf("listing the cgroup hierarchies: %w", err)
 	}
 	var all []error
-	removed := map[string]bool{}
+	removed, shared := map[string]bool{}, map[string]bool{}
 	for _, m := range mounts {
 		for _, path := range oci.CgroupsOf(string(uid)) {
 			dir := filepath.Join(m.Mountpoint, path)
@@ -43,7 +44,12 @@ func (g *PodCgroups) remove(ctx context.Context, uid pod.UID) error {
 			removed[path] = true
 			err := removeTree(dir)
 			if errors.Is(err, syscall.EBUSY) {
-				err = errors.Join(g.orphans.KillUnknown(ctx, m.Mountpoint, path), removeEmptied(ctx, dir))
+				var others bool
+				if others, err = g.orphans.KillUnknown(ctx, m.Mountpoint, path); others {
+					shared[path] = true
+				} else {
+					err = errors.Join(err, removeEmptied(ctx, dir))
+				}
 			}
 			if err != nil {
 				all = append(all, fmt.Errorf("removing a pod's cgroup: %w", err))
@@ -51,6 +57,10 @@ func (g *PodCgroups) remove(ctx context.Context, uid pod.UID) error {
 		}
 	}
 	for path := range removed {
+		if shared[path] {
+			g.log.Info("a pod's cgroup stays: another podrun has containers in it", "cgroup", path)
+			continue
+		}
 		if err := cgroup.StopSlice(ctx, path); err != nil {
 			all = append(all, err)
 		}

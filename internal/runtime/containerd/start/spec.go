@@ -84,7 +84,7 @@ func (st *ContainerStarter) hostname(p *v1.Pod) (string, error) {
 // containerRecord returns the record of the container in containerd.
 func (st *ContainerStarter) containerRecord(l *launch) containers.Container {
 	c := containers.Container{
-		ID: l.ID, Image: l.Image.Name, Labels: instance.Labels(l.Start),
+		ID: l.ID, Image: l.Image.Name, Labels: instance.Labels(l.Start, st.o.Dirs.Root),
 		Runtime:     containers.RuntimeInfo{Name: l.handler.name, Options: l.handler.options},
 		Spec:        instance.Encoded{URL: instance.SpecType, Value: l.spec},
 		Snapshotter: st.o.Client.Snapshotter, SnapshotKey: l.ID,
