@@ -8,13 +8,18 @@ import (
 	"testing"
 )
 
-// TestDownWithAnotherRoot: a down that names the run directory of pods and another root directory, in which nothing is
-// known of them, or another namespace, is refused, and leaves them and their network as they are.
+// TestDownWithAnotherRoot: a down with the root directory of a serve and another run directory, or that names the run
+// directory of pods and another root directory, in which nothing is known of them, or another namespace, is refused, and leaves them and their network as they are.
 func TestDownWithAnotherRoot(t *testing.T) {
 	n := newNode(t)
 	n.write("a.yaml", manifest("a", "Always", forever))
 	n.serve()
 	n.ready("a-n")
+	r := n.run("down", "--run-dir="+n.path("wrong-run"), "--all")
+	if r.code != 1 || !strings.Contains(r.stderr, "is in use with the run directory "+n.path("run")) {
+		t.Errorf("with another run directory: %s", r)
+	}
+	n.says("a", "echo alive", "alive")
 	n.end(syscall.SIGTERM)
 	network := func() string {
 		out, err := exec.Command("sh", "-c", "find '"+n.path("run", "network")+"' -type f | sort; cat '"+n.path("run", "place")+"'").Output()

@@ -304,7 +304,10 @@ func passing(err error) bool {
 }
 
 // faults are the errors of a file that is damaged, or of what is no file.
-var faults = []unix.Errno{unix.EIO, unix.EUCLEAN, unix.EBADMSG, unix.EILSEQ, unix.ELOOP, unix.ENOTDIR, unix.EISDIR, unix.ENXIO}
+var faults = []unix.Errno{
+	unix.EIO, unix.EUCLEAN, unix.EBADMSG, unix.EILSEQ,
+	unix.ELOOP, unix.ENOTDIR, unix.EISDIR, unix.ENXIO,
+}
 
 // put stores f as the state of the revision's file and indexes its checkpoint. The caller holds mu.
 func (s *Store) put(uid pod.UID, f *file) {

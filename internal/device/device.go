@@ -65,7 +65,8 @@ type Options struct {
 	// Plugins may be nil.
 	Plugins Plugins
 	CPUs    CPUs
-	// Present returns a function that reports whether a sandbox with an ID may exist. A device that another ID has is free.
+	// Present returns a function that reports whether a sandbox with an ID may exist. A device that
+	// another ID has is free.
 	Present func() (func(id string) bool, error)
 }
 

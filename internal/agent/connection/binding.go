@@ -62,11 +62,11 @@ type binding struct{ address, namespace, boot, root string }
 // containerd.
 func (p binding) is(other binding) bool {
 	return p.namespace == other.namespace && (p.address == Embedded) == (other.address == Embedded) &&
-		sameRoot(p.root, other.root)
+		sameDir(p.root, other.root)
 }
 
-// sameRoot reports that both are one directory, whatever path it has, or one is not known.
-func sameRoot(a, b string) bool {
+// sameDir reports that both are one directory, whatever path it has, or one is not known.
+func sameDir(a, b string) bool {
 	if a == "" || b == "" || a == b {
 		return true
 	}
@@ -102,7 +102,7 @@ func bind(dirs layout.Dirs, here binding, empty func(root string) (bool, error))
 				Run:       dirs.Run,
 				Note:      dirs.Binding(),
 			}
-			if !sameRoot(there.root, here.root) {
+			if !sameDir(there.root, here.root) {
 				elsewhere.Root = there.root
 			}
 			return nil, elsewhere
@@ -158,4 +158,64 @@ func readBinding(f *os.File) (binding, error) {
 		return binding{boot: lines[0], namespace: lines[1], address: lines[2], root: lines[3]}, nil
 	}
 	return binding{}, nil
+}
+
+// RootInUseError says that podruns use a root directory with another run directory, which has the locks of its pods.
+type RootInUseError struct{ Root, Run string }
+
+func (e *RootInUseError) Error() string {
+	return fmt.Sprintf("the root directory %s is in use with the run directory %s", e.Root, e.Run)
+}
+
+// Hint says how to resolve the conflict.
+func (e *RootInUseError) Hint() string {
+	return fmt.Sprintf("use --run-dir %s, or another --root-dir too", e.Run)
+}
+
+// bindRoot binds the root directory to the run directory until unbind is called. All podruns that create or remove pods
+// hold a shared lock of the file that records it. One with another run directory may change it if nobody else does.
+func bindRoot(dirs layout.Dirs) (unbind func(), err error) {
+	f, err := os.OpenFile(dirs.RootBinding(), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("binding the root directory: %w", err)
+	}
+	for end := time.Now().Add(owner.ForkTime); ; time.Sleep(10 * time.Millisecond) {
+		there, err := tryToBindRoot(f, dirs.Run)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if busy := errors.Is(err, unix.EWOULDBLOCK); busy && time.Now().Before(end) {
+			continue
+		} else if busy && there != "" {
+			err = &RootInUseError{Root: dirs.Root, Run: there}
+		}
+		f.Close()
+		return nil, fmt.Errorf("binding the root directory: %w", err)
+	}
+}
+
+// tryToBindRoot fails with EWOULDBLOCK while podruns with the run directory there hold the lock, or one
+// is just changing it.
+func tryToBindRoot(f *os.File, here string) (there string, err error) {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<16))
+	if err != nil {
+		return "", err
+	}
+	there, whole := strings.CutSuffix(string(text), "\n")
+	if whole && sameDir(there, here) {
+		return there, nil
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return there, err
+	}
+	if err := f.Truncate(0); err != nil {
+		return there, err
+	}
+	if _, err := f.WriteAt([]byte(here+"\n"), 0); err != nil {
+		return there, err
+	}
+	return here, unix.Flock(int(f.Fd()), unix.LOCK_SH)
 }

@@ -239,14 +239,19 @@ func Open(ctx context.Context, o Options) (*Connection, error) {
 // containerd until the connection is closed, and converts what the former version of podrun has
 // saved of its pods. Boot must be set in the options. beside says that a serve may run at the same
 // time: as long as one does, pods of the former version are an error. OpenBound returns an
-// *ElsewhereError if the run directory's pods are in another containerd or of another root directory.
+// *ElsewhereError if the run directory's pods are in another containerd or of another root directory, and a
+// *RootInUseError if the root directory is in use with another run directory.
 func OpenBound(ctx context.Context, o Options, beside bool) (*Connection, error) {
 	o.Address = Locate(o)
 	if o.Store == nil {
 		o.Store = checkpoint.NewStore(o.Dirs, o.Log)
 	}
+	unbindRoot, err := bindRoot(o.Dirs)
+	if err != nil {
+		return nil, err
+	}
 	here := binding{address: o.Address, namespace: o.Namespace, boot: o.Boot, root: o.Dirs.Root}
-	unbind, err := bind(o.Dirs, here, func(root string) (bool, error) {
+	unbindRun, err := bind(o.Dirs, here, func(root string) (bool, error) {
 		store := o.Store
 		if root != o.Dirs.Root {
 			store = checkpoint.NewStore(layout.Dirs{Root: root, Run: o.Dirs.Run, Log: o.Dirs.Log}, o.Log)
@@ -254,8 +259,10 @@ func OpenBound(ctx context.Context, o Options, beside bool) (*Connection, error)
 		return isEmpty(store)
 	})
 	if err != nil {
+		unbindRoot()
 		return nil, err
 	}
+	unbind := func() { unbindRun(); unbindRoot() }
 	if o.plugins, err = o.contact(); err != nil {
 		unbind()
 		return nil, err

@@ -67,9 +67,9 @@ func Ours(c containers.Container) bool {
 		len(validation.IsDNS1123Label(labels[LabelContainer])) == 0
 }
 
-// OfAnother reports whether a container or record with these labels is of a podrun with another root directory than root.
-// Several may use one namespace of containerd; each knows only the pods of which it has the checkpoints. What is of a
-// directory that is gone is nobody else's.
+// OfAnother reports whether a container or record with these labels is of a podrun with another root
+// directory than root. Several may use one namespace of containerd; each knows only the pods of which it
+// has the checkpoints. What is of a directory that is gone is nobody else's.
 func OfAnother(labels map[string]string, root string) bool {
 	other := labels[LabelRoot]
 	if other == "" || other == root { // older podruns did not set it

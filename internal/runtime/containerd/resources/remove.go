@@ -26,8 +26,8 @@ func (g *PodCgroups) Remove(ctx context.Context, uid pod.UID) error {
 }
 
 // remove removes the cgroups of a pod revision. They are empty by then, except for processes
-// that interrupted starts left in them, which it kills, and for containers of another podrun that has the same pod: then
-// they stay.
+// that interrupted starts left in them, which it kills, and for containers of another podrun that has the
+// same pod: then they stay.
 func (g *PodCgroups) remove(ctx context.Context, uid pod.UID) error {
 	mounts, err := instance.Hierarchies()
 	if err != nil {
