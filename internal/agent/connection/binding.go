@@ -175,7 +175,7 @@ func (e *RootInUseError) Hint() string {
 // bindRoot binds the root directory to the run directory until unbind is called. All podruns that create or remove pods
 // hold a shared lock of the file that records it. One with another run directory may change it if nobody else does.
 func bindRoot(dirs layout.Dirs) (unbind func(), err error) {
-	f, err := os.OpenFile(dirs.RootBinding(), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(layout.RootBinding(dirs), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("binding the root directory: %w", err)
 	}

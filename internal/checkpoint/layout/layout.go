@@ -112,7 +112,7 @@ func (d Dirs) Events() string { return filepath.Join(d.Root, "events.jsonl") }
 func (d Dirs) Binding() string { return filepath.Join(d.Run, "place") }
 
 // RootBinding returns the file that records the run directory with which the root directory is in use.
-func (d Dirs) RootBinding() string { return filepath.Join(d.Root, "run-dir") }
+func RootBinding(d Dirs) string { return filepath.Join(d.Root, "run-dir") }
 
 // PodLocks returns the directory of the owner locks, which give each pod one owner process.
 func (d Dirs) PodLocks() string { return filepath.Join(d.Run, "owners") }

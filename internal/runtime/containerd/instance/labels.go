@@ -75,11 +75,11 @@ func OfAnother(labels map[string]string, root string) bool {
 	if other == "" || other == root { // older podruns did not set it
 		return false
 	}
-	theirs, err := os.Stat(layout.Dirs{Root: other}.Pods())
+	theirs, err := os.Stat(layout.Dirs{Root: other}.Pods()) // trusted: only root sets labels
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	ours, failed := os.Stat(layout.Dirs{Root: root}.Pods())
+	ours, failed := os.Stat(layout.Dirs{Root: root}.Pods()) // trusted: podrun made it
 	return err != nil || failed != nil || !os.SameFile(theirs, ours)
 }
 
