@@ -10,6 +10,9 @@ import (
 // manifest sets, directories of the machine keep theirs, and the kernel keeps a container from what has another label.
 func TestSELinux(t *testing.T) {
 	m := bootServing(t)
+	if r := m.run("test", "-e", "/usr/share/selinux/default/container.pp.bz2"); r.Code != 0 {
+		t.Skip("this policy has no types for containers")
+	}
 	m.powerOff()
 	m.kernel = "security=selinux selinux=1"
 	m.start() // Debian labels all files in the first boot with SELinux

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +90,21 @@ func (v *Volumes) mountUnswapped(uid pod.UID, dir, options string) error {
 	if err := v.mountMemory(uid, dir, "tmpfs", options+",noswap"); err == nil {
 		return nil
 	}
-	return v.mountMemory(uid, dir, "tmpfs", options)
+	if err := v.mountMemory(uid, dir, "tmpfs", options); err != nil {
+		return err
+	}
+	v.swaps.Do(func() {
+		if swapsInUse() {
+			v.log.Warn("Secrets and other volumes in memory may be swapped out: the kernel cannot prevent it before Linux 6.3")
+		}
+	})
+	return nil
+}
+
+// swapsInUse reports whether the machine has swap space.
+func swapsInUse() bool {
+	swaps, err := os.ReadFile("/proc/swaps") // trusted: the kernel's
+	return err == nil && bytes.Count(swaps, []byte("\n")) > 1
 }
 
 // readyWithheld mounts the in-memory directory for variables that must not be written to a disk, if

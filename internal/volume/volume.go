@@ -68,6 +68,7 @@ type Volumes struct {
 	log         *slog.Logger
 	mu          sync.Mutex // guards writes to a pod's own directory, and owned
 	owned       map[ownKey]bool
+	swaps       sync.Once // warns that memory may be swapped out
 }
 
 // New returns Volumes for the pods below o.Dirs. It changes nothing on disk.

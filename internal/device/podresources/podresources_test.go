@@ -75,7 +75,7 @@ func TestServer(t *testing.T) {
 	dir, gone := t.TempDir(), new(atomic.Bool)
 	d := device.New(device.Options{
 		Dirs: layout.Dirs{Run: dir}, Plugins: standIn{gone: gone}, Named: map[v1.ResourceName][]string{"example.com/log": {"v/c=0"}},
-		Present: func() (map[string]bool, error) { return map[string]bool{"s": true}, nil },
+		Present: func() (func(string) bool, error) { return func(id string) bool { return id == "s" }, nil },
 		CPUs:    device.CPUs{Static: true, All: cpuset.New(0, 1, 2), Reserved: cpuset.New(0)},
 	})
 	asks := func(name, number string) v1.Container {

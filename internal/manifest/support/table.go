@@ -72,7 +72,7 @@ var table = map[string]map[string]rule{
 		"setHostnameAsFQDN":         yes(""),
 		"os":                        yes(""),
 		"hostUsers": yes("with false each pod has 65536 users of its own; needs " +
-			"overlayfs, Linux 5.19 and file systems for its volumes that can be shown with other owners; " +
+			"overlayfs, Linux 5.19, or 6.3 for volumes in memory such as a Secret's, and file systems for its volumes that can be shown with other owners; " +
 			"not with shareProcessNamespace"),
 		"schedulingGates":    never("needs an API server through which the gate would be lifted"),
 		"resourceClaims":     never("needs an API server and a scheduler that allocate devices"),
