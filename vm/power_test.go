@@ -51,6 +51,7 @@ func powerOff(t *testing.T, without, driver string) {
 			t.Fatal("D-Bus runs")
 		}
 	}
+	m.enable("--shutdown-grace-period=60s", "--shutdown-grace-period-critical-pods=20s", "--cgroup-driver", driver)
 	// Times are of the machine's uptime.
 	const now = `cut -d" " -f1 /proc/uptime`
 	ends := func(name string) string {
@@ -61,7 +62,6 @@ func powerOff(t *testing.T, without, driver string) {
 	m.write("/etc/pods/db.yaml", podOf("db", ends("db"), "terminationGracePeriodSeconds: 10", "priorityClassName: system-node-critical"))
 	m.write("/etc/pods/stubborn.yaml", inContainer(podOf("stubborn", fmt.Sprintf(`trap "" TERM; while :; do %s >/t/next; mv /t/next /t/stubborn; sleep 0.2; done`, now),
 		fmt.Sprintf("terminationGracePeriodSeconds: %d", stubborn)), "resources: {requests: {cpu: 100m}}")) // of another class
-	m.enable("--shutdown-grace-period=60s", "--shutdown-grace-period-critical-pods=20s", "--cgroup-driver", driver)
 	for _, pod := range []string{"web", "db", "stubborn"} {
 		m.await(pod, isReady(pod))
 	}
