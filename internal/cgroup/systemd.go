@@ -33,12 +33,12 @@ func HasSystemd() bool {
 	return err == nil && i.IsDir()
 }
 
-// units are the calls of systemd that this package makes.
-type units interface {
-	StartTransientUnitContext(
-		ctx context.Context, name, mode string, properties []systemd.Property, done chan<- string) (int, error)
-	SetUnitPropertiesContext(ctx context.Context, name string, runtime bool, properties ...systemd.Property) error
-	StopUnitContext(ctx context.Context, name, mode string, done chan<- string) (int, error)
+// units are the calls of systemd that this package makes. They are no interface, which would keep all methods of a
+// connection in the binary.
+type units struct {
+	start func(ctx context.Context, name, mode string, properties []systemd.Property, done chan<- string) (int, error)
+	set   func(ctx context.Context, name string, runtime bool, properties ...systemd.Property) error
+	stop  func(ctx context.Context, name, mode string, done chan<- string) (int, error)
 }
 
 // withSystemd connects to systemd for one operation, so that restarts of systemd or of the bus
@@ -51,7 +51,7 @@ func withSystemd(ctx context.Context, do func(ctx context.Context, c units) erro
 		return fmt.Errorf("connecting to systemd: %w", err)
 	}
 	defer c.Close()
-	return do(ctx, c)
+	return do(ctx, units{c.StartTransientUnitContext, c.SetUnitPropertiesContext, c.StopUnitContext})
 }
 
 // setSlice creates the slice at path, if it does not exist, and applies resources. It does not
@@ -69,7 +69,7 @@ func (t *Tree) setSlice(at string, resources *specs.LinuxResources) error {
 		if !exists || len(limits) == 0 {
 			return err
 		}
-		return c.SetUnitPropertiesContext(ctx, name, true, limits...)
+		return c.set(ctx, name, true, limits...)
 	})
 	if err != nil {
 		return fmt.Errorf("setting slice %s: %w", name, err)
@@ -125,7 +125,7 @@ func startSlice(ctx context.Context, c units, name string, limits []systemd.Prop
 		property("CPUAccounting", true),
 		property("MemoryAccounting", true),
 		property("TasksAccounting", true))
-	_, err = c.StartTransientUnitContext(ctx, name, "replace", start, done)
+	_, err = c.start(ctx, name, "replace", start, done)
 	if known := (dbus.Error{}); errors.As(err, &known) && known.Name == "org.freedesktop.systemd1.UnitExists" {
 		return true, nil
 	}
@@ -140,7 +140,7 @@ func (t *Tree) weighSlice(at, file string, weight uint64) error {
 	}
 	name := path.Base(at)
 	err := t.systemd(context.Background(), func(ctx context.Context, c units) error {
-		return c.SetUnitPropertiesContext(ctx, name, true, property(weightProperty(file == "cpu.weight"), weight))
+		return c.set(ctx, name, true, property(weightProperty(file == "cpu.weight"), weight))
 	})
 	if err != nil {
 		return fmt.Errorf("weighing slice %s: %w", name, err)
@@ -157,7 +157,7 @@ func StopSlice(ctx context.Context, at string) error {
 	name := path.Base(at)
 	err := withSystemd(ctx, func(ctx context.Context, c units) error {
 		done := make(chan string, 1)
-		_, err := c.StopUnitContext(ctx, name, "replace", done)
+		_, err := c.stop(ctx, name, "replace", done)
 		if gone := (dbus.Error{}); errors.As(err, &gone) && gone.Name == "org.freedesktop.systemd1.NoSuchUnit" {
 			return nil
 		}

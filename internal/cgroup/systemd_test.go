@@ -56,7 +56,7 @@ type fakeSystemd struct {
 	fails error
 }
 
-func (f *fakeSystemd) StartTransientUnitContext(
+func (f *fakeSystemd) start(
 	_ context.Context, name, _ string, properties []systemd.Property, done chan<- string,
 ) (int, error) {
 	f.calls = append(f.calls, "start "+name)
@@ -76,12 +76,12 @@ func (f *fakeSystemd) StartTransientUnitContext(
 	return 0, os.MkdirAll(at, 0o755)
 }
 
-func (f *fakeSystemd) SetUnitPropertiesContext(_ context.Context, name string, _ bool, properties ...systemd.Property) error {
+func (f *fakeSystemd) set(_ context.Context, name string, _ bool, properties ...systemd.Property) error {
 	f.calls = append(f.calls, "set "+name+" "+spell(properties))
 	return nil
 }
 
-func (f *fakeSystemd) StopUnitContext(context.Context, string, string, chan<- string) (int, error) {
+func (f *fakeSystemd) stop(context.Context, string, string, chan<- string) (int, error) {
 	return 0, errors.ErrUnsupported
 }
 
@@ -99,7 +99,9 @@ func TestSlices(t *testing.T) {
 	dir := t.TempDir()
 	for name, mounts := range map[string]map[string]string{"version 2": nil, "version 1": {"name=systemd": dir + "/version 1"}} {
 		f := &fakeSystemd{dir: filepath.Join(dir, name), ours: map[string]string{}}
-		connect := func(ctx context.Context, do func(context.Context, units) error) error { return do(ctx, f) }
+		connect := func(ctx context.Context, do func(context.Context, units) error) error {
+			return do(ctx, units{f.start, f.set, f.stop})
+		}
 		tree := &Tree{mounts: mounts, systemd: connect}
 		if mounts == nil {
 			tree.unified = f.dir
@@ -142,7 +144,9 @@ func TestSlices(t *testing.T) {
 func TestSliceExists(t *testing.T) {
 	t.Parallel()
 	f := &fakeSystemd{dir: t.TempDir(), ours: map[string]string{"podrun-poda.slice": "x"}}
-	tree := &Tree{unified: f.dir, systemd: func(ctx context.Context, do func(context.Context, units) error) error { return do(ctx, f) }}
+	tree := &Tree{unified: f.dir, systemd: func(ctx context.Context, do func(context.Context, units) error) error {
+		return do(ctx, units{f.start, f.set, f.stop})
+	}}
 	limited := &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: new(int64(7))}}
 	err := tree.setSlice("/podrun.slice/podrun-poda.slice", limited)
 	if want := []string{"start podrun.slice", "start podrun-poda.slice", "set podrun-poda.slice TasksMax=7"}; err != nil || !slices.Equal(f.calls, want) {
