@@ -15,6 +15,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/volume/fsgroup"
+	"podrun.io/podrun/internal/volume/provision"
 )
 
 // A PersistentVolumeClaim without a PersistentVolume or a StorageClass is a directory with the claim's name that
@@ -35,6 +36,9 @@ func (v *Volumes) makeClaim(namespace, claim string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err := os.MkdirAll(v.dirs.Claims(), layout.ModePrivate); err != nil {
+		return err
+	}
+	if err := provision.CheckMounted(v.dirs); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(v.dirs.Claims())

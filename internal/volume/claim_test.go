@@ -356,3 +356,45 @@ func TestKilledRemoval(t *testing.T) {
 		t.Errorf("left: %v", err)
 	}
 }
+
+// TestClaimsThatAreNotMounted: once the claims have had a file system of their own, none is made without it.
+func TestClaimsThatAreNotMounted(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	at := f.dirs().Claims()
+	mount := func() {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(at, 0o700), unix.Mount("none", at, "tmpfs", 0, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mount()
+	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+	setup := func(uid pod.UID, claim string) error {
+		p := podWith(claimed(claim))
+		p.UID = uid
+		_, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{})
+		return errors.Join(err, f.Teardown(t.Context(), uid))
+	}
+	if err := setup("u1", "data"); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Unmount(at, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, claim := range []string{"data", "new"} {
+		if err := setup("u2", claim); err == nil || !strings.Contains(err.Error(), at+" is not mounted; if it is to have none") {
+			t.Errorf("%s: %v", claim, err)
+		}
+	}
+	if entries, err := os.ReadDir(at); err != nil || len(entries) > 0 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	mount()
+	if err := setup("u3", "data"); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(unix.Unmount(at, 0), os.Remove(f.root+"/claims-mounted"), setup("u4", "data")); err != nil {
+		t.Error(err)
+	}
+}

@@ -72,6 +72,9 @@ func RootOfStandIn(path string) string {
 // Claims returns the directory of the volumes that outlive pods.
 func (d Dirs) Claims() string { return filepath.Join(d.Root, "claims") }
 
+// ClaimsMounted returns the file that records that Claims has a file system of its own.
+func ClaimsMounted(d Dirs) string { return filepath.Join(d.Root, "claims-mounted") }
+
 // Claim returns the directory of the volume of a PersistentVolumeClaim.
 func (d Dirs) Claim(namespace, name string) string { return filepath.Join(d.Claims(), namespace, name) }
 

@@ -126,6 +126,9 @@ func isDeleted(claim pod.Key, driver string) error {
 
 // isDirectory reports whether the claim has a directory.
 func isDirectory(dirs layout.Dirs, claim pod.Key) (bool, error) {
+	if err := CheckMounted(dirs); err != nil {
+		return false, err
+	}
 	_, err := os.Lstat(dirs.Claim(claim.Namespace, claim.Name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
