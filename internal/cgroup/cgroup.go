@@ -30,8 +30,8 @@ type Tree struct {
 	weighing sync.Mutex
 	// systemd connects to systemd for one operation.
 	systemd func(ctx context.Context, do func(ctx context.Context, c units) error) error
-	// started maps the paths of slices that startAbove has started to their cgroups' os.FileInfo.
-	started sync.Map
+	// units is where systemd's units of this boot are configured; "" for nowhere.
+	units string
 }
 
 // root is the mount point of version 2, and the parent directory of version 1's mount points, in
@@ -40,7 +40,7 @@ const root = "/sys/fs/cgroup"
 
 // Open returns the cgroup hierarchy after reading where it is mounted.
 func Open() (*Tree, error) {
-	t := &Tree{mounts: map[string]string{}, systemd: withSystemd}
+	t := &Tree{mounts: map[string]string{}, systemd: withSystemd, units: systemdDir}
 	if Unified() {
 		t.unified = root
 		return t, nil

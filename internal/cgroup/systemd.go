@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,8 @@ const sliceSuffix = ".slice"
 // systemdTime is the timeout of one operation of systemd.
 const systemdTime = 30 * time.Second
 
-// systemdDir exists if systemd is the machine's init process; see sd_booted(3).
+// systemdDir exists if systemd is the machine's init process; see sd_booted(3). It is where units of this boot are
+// configured.
 const systemdDir = "/run/systemd/system"
 
 // HasSystemd reports whether systemd is the machine's init process, so that cgroups can be its
@@ -62,7 +64,7 @@ func (t *Tree) setSlice(at string, resources *specs.LinuxResources) error {
 	}
 	name, limits := path.Base(at), sliceLimits(resources, t.unified != "")
 	err := t.systemd(context.Background(), func(ctx context.Context, c units) error {
-		if err := t.startAbove(ctx, c, at); err != nil {
+		if err := t.keepAtShutdown(at); err != nil {
 			return err
 		}
 		exists, err := startSlice(ctx, c, name, limits)
@@ -77,44 +79,31 @@ func (t *Tree) setSlice(at string, resources *specs.LinuxResources) error {
 	return nil
 }
 
-// startAbove starts the slices above the one at path, from the top. systemd would start them too, but then stop them
-// when the machine shuts down, and with them all pods, before podrun has ended those in order.
-//
-// A slice that systemd has started by itself, for an older podrun, is not stopped, since there are pods in it. systemd
-// either lets its unit be replaced while it runs, and drops the old dependencies when it reloads its configuration, or
-// says that it exists. Until the reload or, at the latest, the next boot, a shutdown stops it as before.
-//
-// A slice that this process has started is not started again as long as its cgroup is the same one: somebody may have
-// stopped it, and systemd have started it by itself since then.
-func (t *Tree) startAbove(ctx context.Context, c units, at string) error {
-	above := path.Dir(at)
-	if !strings.HasSuffix(above, sliceSuffix) {
+// keepAtShutdown makes systemd keep podrun's slices when the machine shuts down, until podrun has ended the pods in
+// order: systemd would stop a slice, and with it all that is below, at once. The property of a transient unit is not
+// enough, because the unit is loaded, with its default dependencies, before it is set; and systemd starts a parent by
+// itself. The names of these directories match all slices. A slice that exists loses its dependencies when systemd
+// reloads its configuration.
+func (t *Tree) keepAtShutdown(at string) error {
+	if t.units == "" {
 		return nil
 	}
-	if err := t.startAbove(ctx, c, above); err != nil {
-		return err
-	}
-	if was, ok := t.started.Load(above); ok {
-		if is, err := t.statSlice(above); err == nil && os.SameFile(was.(os.FileInfo), is) {
-			return nil
+	top, _, _ := strings.Cut(strings.TrimPrefix(at, "/"), "/")
+	stem, text := strings.TrimSuffix(top, sliceSuffix), []byte("[Unit]\nDefaultDependencies=no\n")
+	for _, of := range []string{stem, stem + "-"} {
+		dir := path.Join(t.units, of+sliceSuffix+".d")
+		file := path.Join(dir, "10-shutdown.conf")
+		if is, err := os.ReadFile(file); err == nil && bytes.Equal(is, text) {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			return err
 		}
 	}
-	if _, err := startSlice(ctx, c, path.Base(above), nil); err != nil {
-		return err
-	}
-	if is, err := t.statSlice(above); err == nil {
-		t.started.Store(above, is)
-	}
 	return nil
-}
-
-// statSlice describes the directory that systemd has for the slice at path.
-func (t *Tree) statSlice(at string) (os.FileInfo, error) {
-	mount := t.unified
-	if mount == "" {
-		mount = t.mounts["name=systemd"]
-	}
-	return os.Stat(path.Join(mount, at))
 }
 
 // startSlice starts a slice with limits, or reports that it exists: then it may have other ones.

@@ -56,8 +56,7 @@ func (g *PodCgroups) Create(p *v1.Pod, driver oci.Driver) error {
 }
 
 // limit creates the pod's own cgroup, the parent of its containers' cgroups, if there are resources
-// to set on it or it must be there before containers. Its first call also configures the cgroup of
-// the best-effort class.
+// to set on it. Its first call also configures the cgroup of the best-effort class.
 func (g *PodCgroups) limit(p *v1.Pod, driver oci.Driver) error {
 	if !g.classConfigured.Load() {
 		if g.machine.limits.lowestOOMScoreAdj > lowestOOMScoreAdj {
@@ -71,22 +70,11 @@ func (g *PodCgroups) limit(p *v1.Pod, driver oci.Driver) error {
 		}
 		g.classConfigured.Store(true)
 	}
-	resources := g.wanted(p, driver)
+	resources := oci.PodResources(p, g.rules)
 	if resources == nil {
 		return nil
 	}
 	return g.set(p, driver, resources)
-}
-
-// wanted returns what the pod's own cgroup is created with; nil if it is not created here. A slice
-// always is: one that systemd starts by itself, for a container, ends when the machine shuts down,
-// before podrun has ended the pod.
-func (g *PodCgroups) wanted(p *v1.Pod, driver oci.Driver) *specs.LinuxResources {
-	resources := oci.PodResources(p, g.rules)
-	if resources == nil && driver == oci.Systemd {
-		return &specs.LinuxResources{}
-	}
-	return resources
 }
 
 // set sets the resources of the pod's own cgroup.
