@@ -153,7 +153,12 @@ systemd, some on Debian's containerd.
 	row("", func(p platform) string { return p.System })
 	row("---", func(platform) string { return "---" })
 	for _, test := range slices.Sorted(maps.Keys(tests)) {
-		row("`"+test+"`: "+purposes[test], func(p platform) string { return p.Tests[test] })
+		name, part, _ := strings.Cut(test, "/")
+		title := "`" + name + "`"
+		if part != "" {
+			title += ", " + strings.ReplaceAll(part, "_", " ")
+		}
+		row(title+": "+purposes[name], func(p platform) string { return p.Tests[test] })
 	}
 	return out.Bytes()
 }
