@@ -32,7 +32,7 @@ type Archives struct {
 
 // Load reads an OCI or Docker archive, compressed or not, unpacks its images and returns their full
 // names, sorted. An archive that names no image is an error. If an image of the archive cannot be
-// unpacked, or its name is none, its name continues to refer to the image that it referred to before, and the other
+// unpacked, its name continues to refer to the image that it referred to before, and the other
 // images of the archive are still loaded.
 func (a *Archives) Load(ctx context.Context, archive io.Reader) ([]string, error) {
 	ctx = a.client.Context(ctx)
@@ -114,7 +114,7 @@ func readArchive(ctx context.Context, store content.Store, archive io.Reader) ([
 		if name == "" {
 			continue
 		}
-		if full, err := unpacked.FullName(name); err == nil { // Archives.name refuses others
+		if full, err := unpacked.FullName(name); err == nil { // a name that is not a valid reference is kept as it is
 			name = full
 		}
 		found = append(found, images.Image{Name: name, Target: target})
@@ -124,9 +124,6 @@ func readArchive(ctx context.Context, store content.Store, archive io.Reader) ([
 
 // name unpacks an image of an archive and then makes its name refer to it.
 func (a *Archives) name(ctx context.Context, i images.Image) error {
-	if _, err := unpacked.FullName(i.Name); err != nil {
-		return fmt.Errorf("image %s: the name is not valid", unpacked.Quoted(i.Name))
-	}
 	platform := platforms.Default()
 	_, err := images.Manifest(ctx, unpacked.Texts(a.client.ContentStore()), i.Target, platform)
 	if p := i.Target.Platform; daemon.IsNotFound(err) || p != nil && !platform.Match(*p) {
