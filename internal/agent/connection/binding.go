@@ -173,9 +173,13 @@ func (e *RootInUseError) Hint() string {
 }
 
 // bindRoot binds the root directory to the run directory until unbind is called. All podruns that create or remove pods
-// hold a shared lock of the file that records it. One with another run directory may change it if nobody else does.
+// hold a shared lock of the file that records it. One with another run directory may change it if nobody else does. On
+// a disk that is full before the file is there, nothing is bound, since podrun is to start there too.
 func bindRoot(dirs layout.Dirs) (unbind func(), err error) {
 	f, err := os.OpenFile(layout.RootBinding(dirs), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return func() {}, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("binding the root directory: %w", err)
 	}
@@ -190,6 +194,9 @@ func bindRoot(dirs layout.Dirs) (unbind func(), err error) {
 			err = &RootInUseError{Root: dirs.Root, Run: there}
 		}
 		f.Close()
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			return func() {}, nil
+		}
 		return nil, fmt.Errorf("binding the root directory: %w", err)
 	}
 }

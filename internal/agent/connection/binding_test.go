@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
@@ -110,4 +112,43 @@ func TestBindToRoot(t *testing.T) {
 	}
 	left = map[string]bool{top + "/a": true}
 	wanted(top+"/a", false)
+}
+
+// TestRootInUse: podruns with one run directory share a root directory; one with another run directory gets it when they
+// are gone. A full disk keeps nobody off.
+func TestRootInUse(t *testing.T) {
+	t.Parallel()
+	root, one, two := t.TempDir(), t.TempDir(), t.TempDir()
+	enter := func(run string) func() {
+		t.Helper()
+		leave, err := bindRoot(layout.Dirs{Root: root, Run: run})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return leave
+	}
+	first, second := enter(one), enter(one)
+	first()
+	_, err := bindRoot(layout.Dirs{Root: root, Run: two})
+	var inUse *RootInUseError
+	if !errors.As(err, &inUse) || inUse.Run != one || !strings.Contains(inUse.Hint(), "--run-dir "+one) {
+		t.Errorf("error %v", err)
+	}
+	second()
+	enter(two)()
+	enter(one)()
+	if os.Getuid() != 0 {
+		return
+	}
+	root = t.TempDir()
+	if err := unix.Mount("none", root, "tmpfs", 0, "size=4k,nr_inodes=9"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(root, unix.MNT_DETACH) })
+	if err := os.WriteFile(root+"/full", make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	third := enter(one)
+	enter(one)()
+	third()
 }
