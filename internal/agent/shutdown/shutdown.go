@@ -82,6 +82,10 @@ func (s *Pods) Begin(ctx context.Context, within time.Duration) {
 	critical := min(s.Critical, within)
 	s.end(ctx, pod.CriticalPriority, within-critical)
 	s.end(ctx, math.MaxInt64, max(critical, 0))
+	select {
+	case <-ctx.Done():
+	case <-time.After(recordTime):
+	}
 }
 
 // Cancel implements nodeshutdown.Shutdown.
@@ -106,6 +110,9 @@ func (s *Pods) send(ctx context.Context, h reconcile.Halt) bool {
 
 // seenEvery is how often the terminating pods are checked.
 const seenEvery = 100 * time.Millisecond
+
+// recordTime is how long the loop has, when no pod runs any more, to record how the last ones ended.
+const recordTime = 2 * seenEvery
 
 // end terminates the pods below a priority and returns when none of them runs or the time is over.
 func (s *Pods) end(ctx context.Context, below int64, within time.Duration) {
