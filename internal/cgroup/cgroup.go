@@ -30,7 +30,7 @@ type Tree struct {
 	weighing sync.Mutex
 	// systemd connects to systemd for one operation.
 	systemd func(ctx context.Context, do func(ctx context.Context, c units) error) error
-	// units is where systemd's units of this boot are configured; "" for nowhere.
+	// units is where systemd's units of this boot are configured.
 	units string
 }
 

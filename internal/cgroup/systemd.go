@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -63,16 +62,12 @@ func (t *Tree) setSlice(at string, resources *specs.LinuxResources) error {
 		return nil
 	}
 	name, limits := path.Base(at), sliceLimits(resources, t.unified != "")
-	err := t.systemd(context.Background(), func(ctx context.Context, c units) error {
-		if err := t.keepAtShutdown(at); err != nil {
-			return err
-		}
-		exists, err := startSlice(ctx, c, name, limits)
-		if !exists || len(limits) == 0 {
-			return err
-		}
-		return c.set(ctx, name, true, limits...)
-	})
+	err := t.keepAtShutdown(at)
+	if err == nil {
+		err = t.systemd(context.Background(), func(ctx context.Context, c units) error {
+			return startSlice(ctx, c, name, limits)
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("setting slice %s: %w", name, err)
 	}
@@ -85,9 +80,6 @@ func (t *Tree) setSlice(at string, resources *specs.LinuxResources) error {
 // itself. The names of these directories match all slices. A slice that exists loses its dependencies when systemd
 // reloads its configuration.
 func (t *Tree) keepAtShutdown(at string) error {
-	if t.units == "" {
-		return nil
-	}
 	top, _, _ := strings.Cut(strings.TrimPrefix(at, "/"), "/")
 	stem, text := strings.TrimSuffix(top, sliceSuffix), []byte("[Unit]\nDefaultDependencies=no\n")
 	for _, of := range []string{stem, stem + "-"} {
@@ -106,19 +98,22 @@ func (t *Tree) keepAtShutdown(at string) error {
 	return nil
 }
 
-// startSlice starts a slice with limits, or reports that it exists: then it may have other ones.
-func startSlice(ctx context.Context, c units, name string, limits []systemd.Property) (exists bool, err error) {
+// startSlice starts a slice with limits; one that exists gets them.
+func startSlice(ctx context.Context, c units, name string, limits []systemd.Property) error {
 	done := make(chan string, 1)
-	start := append(slices.Clone(limits), property("Description", "podrun "+strings.TrimSuffix(name, sliceSuffix)),
+	start := append(limits, property("Description", "podrun "+strings.TrimSuffix(name, sliceSuffix)),
 		property("DefaultDependencies", false),
 		property("CPUAccounting", true),
 		property("MemoryAccounting", true),
 		property("TasksAccounting", true))
-	_, err = c.start(ctx, name, "replace", start, done)
-	if known := (dbus.Error{}); errors.As(err, &known) && known.Name == "org.freedesktop.systemd1.UnitExists" {
-		return true, nil
+	_, err := c.start(ctx, name, "replace", start, done)
+	if exists := (dbus.Error{}); errors.As(err, &exists) && exists.Name == "org.freedesktop.systemd1.UnitExists" {
+		if len(limits) == 0 {
+			return nil
+		}
+		return c.set(ctx, name, true, limits...)
 	}
-	return false, finished(ctx, err, done)
+	return finished(ctx, err, done)
 }
 
 // weighSlice sets the CPU weight of the slice at path, in the unit of the cgroup file with that

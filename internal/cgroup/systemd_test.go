@@ -131,7 +131,7 @@ func TestSlices(t *testing.T) {
 func TestSliceExists(t *testing.T) {
 	t.Parallel()
 	f := &fakeSystemd{dir: t.TempDir(), ours: map[string]string{"podrun-poda.slice": "x"}}
-	tree := &Tree{unified: f.dir, systemd: func(ctx context.Context, do func(context.Context, units) error) error {
+	tree := &Tree{unified: f.dir, units: t.TempDir(), systemd: func(ctx context.Context, do func(context.Context, units) error) error {
 		return do(ctx, units{f.start, f.set, f.stop})
 	}}
 	limited := &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: new(int64(7))}}

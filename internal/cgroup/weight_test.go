@@ -38,7 +38,7 @@ func TestSumWeights(t *testing.T) {
 			t.Run(fmt.Sprintf("%d of %d in %s", c.pods, c.shares, class), func(t *testing.T) {
 				t.Parallel()
 				f := &fakeSystemd{}
-				tree := &Tree{unified: t.TempDir(), systemd: func(ctx context.Context, do func(context.Context, units) error) error {
+				tree := &Tree{unified: t.TempDir(), units: t.TempDir(), systemd: func(ctx context.Context, do func(context.Context, units) error) error {
 					return do(ctx, units{f.start, f.set, f.stop})
 				}}
 				dir := filepath.Join(tree.unified, class)

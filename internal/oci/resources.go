@@ -85,8 +85,7 @@ func (in Input) hasOwnCPUs() bool {
 // Unlike the resources of a spec they also state explicitly which limits do not exist.
 func Update(in Input) *specs.LinuxResources {
 	all := resources(in)
-	out := UpdateCPUs(in)
-	out.CPU, out.Memory = all.CPU, all.Memory
+	out := &specs.LinuxResources{CPU: all.CPU, Memory: all.Memory, Unified: unified(in)}
 	nameMissing(out, -1)
 	return out
 }

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,33 +77,28 @@ func sharesSocket(pid int, flags []string) bool {
 	if i < 0 {
 		return true
 	}
-	var ours, theirs unix.Stat_t
-	ourRoot, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false
+	ours, here := statIn("/", flags[i+1])
+	theirs, there := statIn(proc(pid, "root"), flags[i+1])
+	if errors.Is(here, fs.ErrNotExist) && errors.Is(there, fs.ErrNotExist) {
+		ours, here = os.Stat("/")
+		theirs, there = os.Stat(proc(pid, "root"))
 	}
-	defer unix.Close(ourRoot)
-	theirRoot, err := unix.Open(proc(pid, "root"), unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(theirRoot)
-	here, there := statIn(ourRoot, flags[i+1], &ours), statIn(theirRoot, flags[i+1], &theirs)
-	if errors.Is(here, unix.ENOENT) && errors.Is(there, unix.ENOENT) {
-		here, there = statIn(ourRoot, ".", &ours), statIn(theirRoot, ".", &theirs)
-	}
-	return here == nil && there == nil && ours.Dev == theirs.Dev && ours.Ino == theirs.Ino
+	return here == nil && there == nil && os.SameFile(ours, theirs)
 }
 
 // statIn is stat of a path below a root directory, where absolute symbolic links stay below it too.
-func statIn(root int, path string, out *unix.Stat_t) error {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT}
-	fd, err := unix.Openat2(root, path, &how)
+func statIn(root, path string) (os.FileInfo, error) {
+	dir, err := os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer unix.Close(fd)
-	return unix.Fstat(fd, out)
+	defer dir.Close()
+	f, err := sys.OpenBeneath(dir, path, sys.LinksInRoot, unix.O_PATH)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Stat()
 }
 
 // children returns the number of children of a process that are not zombies.

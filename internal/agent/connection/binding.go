@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -84,31 +83,28 @@ func bind(dirs layout.Dirs, here binding, empty func(root string) (bool, error))
 	if err != nil {
 		return nil, fmt.Errorf("binding the run directory to containerd: %w", err)
 	}
-	for end := time.Now().Add(owner.ForkTime); ; time.Sleep(10 * time.Millisecond) {
-		there, err := tryToBind(f, here, empty)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if busy := errors.Is(err, unix.EWOULDBLOCK); busy && time.Now().Before(end) {
-			continue
-		} else if busy && there.boot == here.boot {
-			err = errElsewhere
-		}
-		f.Close()
-		if errors.Is(err, errElsewhere) {
-			elsewhere := &ElsewhereError{
-				Address:   there.address,
-				Namespace: there.namespace,
-				Run:       dirs.Run,
-				Note:      dirs.Binding(),
-			}
-			if !sameDir(there.root, here.root) {
-				elsewhere.Root = there.root
-			}
-			return nil, elsewhere
-		}
-		return nil, fmt.Errorf("binding the run directory to containerd: %w", err)
+	var there binding
+	err = owner.AfterForks(func() (err error) {
+		there, err = tryToBind(f, here, empty)
+		return err
+	})
+	if err == nil {
+		return func() { f.Close() }, nil
 	}
+	f.Close()
+	if errors.Is(err, errElsewhere) || errors.Is(err, unix.EWOULDBLOCK) && there.boot == here.boot {
+		elsewhere := &ElsewhereError{
+			Address:   there.address,
+			Namespace: there.namespace,
+			Run:       dirs.Run,
+			Note:      dirs.Binding(),
+		}
+		if !sameDir(there.root, here.root) {
+			elsewhere.Root = there.root
+		}
+		return nil, elsewhere
+	}
+	return nil, fmt.Errorf("binding the run directory to containerd: %w", err)
 }
 
 var errElsewhere = errors.New("pods are elsewhere")
@@ -177,28 +173,24 @@ func (e *RootInUseError) Hint() string {
 // a disk that is full before the file is there, nothing is bound, since podrun is to start there too.
 func bindRoot(dirs layout.Dirs) (unbind func(), err error) {
 	f, err := os.OpenFile(layout.RootBinding(dirs), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return func() {}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("binding the root directory: %w", err)
-	}
-	for end := time.Now().Add(owner.ForkTime); ; time.Sleep(10 * time.Millisecond) {
-		there, err := tryToBindRoot(f, dirs.Run)
+	if err == nil {
+		there := ""
+		err = owner.AfterForks(func() (err error) {
+			there, err = tryToBindRoot(f, dirs.Run)
+			return err
+		})
 		if err == nil {
 			return func() { f.Close() }, nil
 		}
-		if busy := errors.Is(err, unix.EWOULDBLOCK); busy && time.Now().Before(end) {
-			continue
-		} else if busy && there != "" {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) && there != "" {
 			err = &RootInUseError{Root: dirs.Root, Run: there}
 		}
-		f.Close()
-		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-			return func() {}, nil
-		}
-		return nil, fmt.Errorf("binding the root directory: %w", err)
 	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return func() {}, nil
+	}
+	return nil, fmt.Errorf("binding the root directory: %w", err)
 }
 
 // tryToBindRoot fails with EWOULDBLOCK while podruns with the run directory there hold the lock, or one

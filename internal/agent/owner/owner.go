@@ -16,6 +16,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -47,3 +49,13 @@ func (e *OwnedError) Error() string { return fmt.Sprintf("pod %s is run by %s", 
 // ForkTime is how long a child of a killed process may still hold its files, and so its locks: from
 // the fork until the exec.
 const ForkTime = time.Second
+
+// AfterForks calls lock, which takes a lock without waiting, until it does not fail with EWOULDBLOCK, at most for
+// ForkTime.
+func AfterForks(lock func() error) error {
+	for end := time.Now().Add(ForkTime); ; time.Sleep(10 * time.Millisecond) {
+		if err := lock(); !errors.Is(err, unix.EWOULDBLOCK) || !time.Now().Before(end) {
+			return err
+		}
+	}
+}

@@ -30,11 +30,7 @@ func LockRun(dirs layout.Dirs, who string) (*RunLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the run directory: %w", err)
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	for end := time.Now().Add(ForkTime); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	}
+	err = AfterForks(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
 	if err != nil {
 		defer f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {

@@ -155,28 +155,21 @@ func (o *Cleaner) KillUnknown(ctx context.Context, mount, path string) (others b
 			others = others || err == nil && instance.Ours(c) && !o.lookup.Ours(c)
 			continue
 		}
-		left, err := o.killUnknown(ctx, id, filepath.Join(path, e.Name()))
-		if err != nil {
+		cgroupPath := filepath.Join(path, e.Name())
+		if o.ofOthers(cgroupPath) {
+			others = true
+			continue
+		}
+		o.log.Info("killing a container that containerd does not know any more", "container", id)
+		if err := shims.Kill(shims.Any, "-namespace", o.namespace, "-id", id, "-address", o.address); err != nil {
+			return others, fmt.Errorf("killing the shim of %s, which containerd does not know any more: %w", id, err)
+		}
+		o.RemoveDeadRecord(ctx, id)
+		if _, err := o.KillProcesses(ctx, id, cgroupPath); err != nil {
 			return others, err
 		}
-		others = others || left
 	}
 	return others, nil
-}
-
-// killUnknown kills a container that has a cgroup but no task. It reports whether processes are left, which the shim of
-// another containerd serves.
-func (o *Cleaner) killUnknown(ctx context.Context, id, cgroupPath string) (left bool, err error) {
-	if o.ofOthers(cgroupPath) {
-		return true, nil
-	}
-	o.log.Info("killing a container that containerd does not know any more", "container", id)
-	if err := shims.Kill(shims.Any, "-namespace", o.namespace, "-id", id, "-address", o.address); err != nil {
-		return false, fmt.Errorf("killing the shim of %s, which containerd does not know any more: %w", id, err)
-	}
-	o.RemoveDeadRecord(ctx, id)
-	_, err = o.KillProcesses(ctx, id, cgroupPath)
-	return err == nil && o.ofOthers(cgroupPath), err
 }
 
 // ofOthers reports whether a cgroup has a process that the shim of another containerd serves.

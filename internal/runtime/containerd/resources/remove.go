@@ -34,30 +34,28 @@ func (g *PodCgroups) remove(ctx context.Context, uid pod.UID) error {
 		return fmt.Errorf("listing the cgroup hierarchies: %w", err)
 	}
 	var all []error
-	removed, shared := map[string]bool{}, map[string]bool{}
+	shared := map[string]bool{} // whether others have containers in a cgroup that was there
 	for _, m := range mounts {
 		for _, path := range oci.CgroupsOf(string(uid)) {
 			dir := filepath.Join(m.Mountpoint, path)
 			if _, err := os.Lstat(dir); err != nil {
 				continue
 			}
-			removed[path] = true
+			var others bool
 			err := removeTree(dir)
 			if errors.Is(err, syscall.EBUSY) {
-				var others bool
-				if others, err = g.orphans.KillUnknown(ctx, m.Mountpoint, path); others {
-					shared[path] = true
-				} else {
+				if others, err = g.orphans.KillUnknown(ctx, m.Mountpoint, path); !others {
 					err = errors.Join(err, removeEmptied(ctx, dir))
 				}
 			}
+			shared[path] = shared[path] || others
 			if err != nil {
 				all = append(all, fmt.Errorf("removing a pod's cgroup: %w", err))
 			}
 		}
 	}
-	for path := range removed {
-		if shared[path] {
+	for path, others := range shared {
+		if others {
 			g.log.Info("a pod's cgroup stays: another podrun has containers in it", "cgroup", path)
 			continue
 		}
