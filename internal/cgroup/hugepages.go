@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/containerd/containerd/v2/pkg/kernelversion"
 )
 
 const controllerHugePages = "hugetlb"
@@ -30,18 +32,9 @@ func (t *Tree) LimitsReservations() bool {
 	if t.unified == "" || !t.LimitsHugePages() {
 		return false
 	}
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	return err == nil && hasReservations(string(release))
-}
-
-// hasReservations reports whether a kernel of that release has the files for it, which are since Linux 5.7 where the
-// controller is. It cannot be seen before there is a cgroup with the controller.
-func hasReservations(release string) bool {
-	var major, minor int
-	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
-		return false
-	}
-	return major > 5 || major == 5 && minor >= 7
+	// The files are where the controller is since Linux 5.7. They cannot be seen before a cgroup has the controller.
+	has, err := kernelversion.GreaterEqualThan(kernelversion.KernelVersion{Kernel: 5, Major: 7})
+	return err == nil && has
 }
 
 // HugePages returns how much memory in huge pages the machine has for its processes now, in bytes
