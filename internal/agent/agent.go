@@ -41,7 +41,8 @@ type agent struct {
 	requests     *owner.Requests
 	tailer       *containerlog.Tailer
 	volumes      *volume.Volumes
-	remount      chan struct{} // from volumes to the loop
+	remount      chan struct{} // from volumes and the address to the loop
+	address      *network.HostAddress
 	names        *dns.Names
 	prober       *probe.Prober
 	events       *event.Recorder
@@ -108,30 +109,34 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 	a.events = event.New(o.Dirs, o.NodeName, o.Log)
 	a.prober = probe.New(probe.Options{Exec: r, Events: a.events, Observer: as.probes, Log: o.Log})
 	a.names = dns.New(dns.Options{
-		Checkpoints: r.Store(), Boot: m.Boot, ClusterDomain: o.ClusterDomain, HostIP: m.HostIP, Log: o.Log,
+		Checkpoints: r.Store(), Boot: m.Boot, ClusterDomain: o.ClusterDomain, HostIP: m.Address.IP, Log: o.Log,
 	})
 	a.volumes = volume.New(volume.Options{
 		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: a.names.AtStart,
 		PluginsDir: o.Connect.PluginsDir, Machine: m.drivers, Log: o.Log,
 	})
-	a.volumes.CSI().OnChange(func() {
-		select {
-		case a.remount <- struct{}{}:
-		default:
-		}
-	})
+	a.volumes.CSI().OnChange(a.retry)
+	a.address = m.Address
 	a.loop = reconcile.Options{
 		Halt: a.halt, Stuck: as.stuck, Requests: a.requests, Requested: a.requests.Changed, Remount: a.remount,
 		Inspector: a.relister, Sandboxes: r, Containers: r, Images: r, Data: r, Owners: as.locks,
 		Volumes: a.volumes, Disk: disk.New(o.Dirs, r), Logs: a.tailer, Prober: a.prober, Results: a.probeChanges,
 		Hurry: o.Hurry, Publisher: record.Addresses{Publisher: as.publisher, Names: a.names, Also: m.published},
-		Events: a.events, Troubled: as.troubled,
-		Owner: as.owner, Boot: m.Boot, HostIP: m.HostIP, Node: m.Resources, Wall: m.wall,
+		Events: a.events, Troubled: as.troubled, Owner: as.owner, Boot: m.Boot,
+		HostIP: m.Address.IP, ProbeIP: m.Address.ProbeIP, Node: m.Resources, Wall: m.wall,
 		NodeLabels: node.Labels(o.NodeName, o.NodeLabels), Devices: m.devices,
 		Refusal:    o.Sources.Policy.Refusal,
 		MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: m.parallel, Log: o.Log,
 	}
 	return a, nil
+}
+
+// retry makes the loop try again what waited for a driver of volumes or for the machine's network.
+func (a *agent) retry() {
+	select {
+	case a.remount <- struct{}{}:
+	default:
+	}
 }
 
 // connect connects to the runtime, and binds the run directory to it.

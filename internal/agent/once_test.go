@@ -24,6 +24,7 @@ import (
 	"podrun.io/podrun/internal/agent/result"
 	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/fake"
 	"podrun.io/podrun/internal/sys"
@@ -64,7 +65,7 @@ func onFake(t *testing.T, f func(r *onceTest)) {
 			Dirs:    onceDirs(dir),
 			Sources: sources.Options{Manifests: []string{"-"}}, NodeName: "n", RelistPeriod: time.Second, Events: "auto",
 			Hurry: r.hurry, Log: slog.New(slog.DiscardHandler), backend: r.runtime,
-			machine: &machine{Info: node.Info{Boot: boot}, parallel: 4},
+			machine: &machine{Info: node.Info{Boot: boot, Address: network.FixedHostAddress("")}, parallel: 4},
 		}
 		f(r)
 		time.Sleep(2 * time.Hour) // what once has left alone comes to its end

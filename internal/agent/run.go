@@ -41,6 +41,7 @@ func (a *agent) run(ctx context.Context, desired <-chan manifest.Desired, beside
 	}
 	running.Go(func() { a.ended("restarts", a.requests.Run(beneath)) })
 	if a.conn != nil {
+		running.Go(func() { a.ended("address", a.address.Run(beneath, a.retry)) })
 		running.Go(func() { a.conn.Keep(beneath) })
 		running.Go(func() { a.ended("plugins", a.conn.RunPlugins(beneath, a.volumes.CSI())) })
 		running.Go(func() { a.conn.SweepNetwork(beneath, a.network.SweepLost) })

@@ -20,6 +20,7 @@ import (
 	"podrun.io/podrun/internal/agent/node"
 	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/fake"
 )
@@ -48,7 +49,7 @@ func simulated(t *testing.T, rt *fake.Runtime) Options {
 		Dirs:    layout.Dirs{Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Log: filepath.Join(dir, "log")},
 		Sources: sources.Options{Manifests: []string{manifests}, FileCheckFrequency: 20 * time.Second}, NodeName: "n",
 		Events: "auto", Log: slog.New(slog.DiscardHandler), backend: rt,
-		machine: &machine{parallel: 4, Info: node.Info{Boot: "boot-1", HostIP: "192.0.2.1", Resources: v1.ResourceList{
+		machine: &machine{parallel: 4, Info: node.Info{Boot: "boot-1", Address: network.FixedHostAddress("192.0.2.1"), Resources: v1.ResourceList{
 			v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi"), v1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
 		}}},
 	}

@@ -41,8 +41,10 @@ func HostIP() (netip.Addr, error) {
 			return addr, err
 		}
 	}
-	return netip.Addr{}, errors.New("finding the host's address: it has none but loopback")
+	return netip.Addr{}, errNoAddress
 }
+
+var errNoAddress = errors.New("finding the host's address: it has none but loopback")
 
 // firstAddress returns the first global address of link, or, if link is nil, of any link but
 // podrun's bridges. The zero Addr means none.

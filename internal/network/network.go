@@ -2,7 +2,7 @@
 // CNI configuration says so, by CNI plugins.
 //
 // It chooses between package bridge and package cni, repeats failed releases, and answers what else
-// is asked of the machine's network: HostIP, and Dial for port-forward. It owns no link and no rule
+// is asked of the machine's network: HostAddress, and Dial for port-forward. It owns no link and no rule
 // itself. Host ports are reserved by package bridge, also for pods of CNI, with the records of
 // package portmap. Network namespaces are created and removed by package sandbox.
 //

@@ -116,6 +116,7 @@ func (p *Prober) Set(key pod.Key, targets []Target) {
 		i := before[t.ID]
 		switch {
 		case i != nil:
+			i.Address = t.Address // the machine's may change
 			i.narrow(t.Extent)
 		case t.Extent != Nothing:
 			i = newInstance(key, t)

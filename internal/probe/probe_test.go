@@ -483,3 +483,50 @@ func TestKnown(t *testing.T) {
 		running.Wait()
 	})
 }
+
+// TestAddressChanges: the machine has another address, at which pods in its network are probed from then on.
+func TestAddressChanges(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	target, port := at(t, "http://"+listener.Addr().String())
+	probe := &v1.Probe{TimeoutSeconds: 1, PeriodSeconds: 1, FailureThreshold: 1, SuccessThreshold: 1}
+	probe.TCPSocket = &v1.TCPSocketAction{Port: port}
+	target.Pod, target.Container.ReadinessProbe, target.Extent = &v1.Pod{}, probe, Everything
+	now := target.Address
+	target.Address = "127.0.0.1"
+	events := &noted{}
+	p := New(Options{Log: quiet, Events: events})
+	ctx, cancel := context.WithCancel(t.Context())
+	results := make(chan pod.Key)
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.Run(ctx, results) })
+	defer running.Wait()
+	defer cancel()
+	p.Set(pod.Key{}, []Target{target})
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		events.mu.Lock()
+		failed := len(events.all) > 0
+		events.mu.Unlock()
+		if failed {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("it is not probed at the address before")
+		}
+	}
+	target.Address = now
+	p.Set(pod.Key{}, []Target{target})
+	for {
+		select {
+		case <-results:
+		case <-time.After(time.Minute):
+			t.Fatal("it is not probed at the address that the machine has now")
+		}
+		if r := p.Results(pod.Key{})["i"].Ready; r != nil && *r {
+			return
+		}
+	}
+}

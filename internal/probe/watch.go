@@ -81,7 +81,10 @@ const attempts = 3
 
 func (p *Prober) askPatiently(ctx context.Context, i *instance, spec *v1.Probe) (a answer) {
 	for range attempts {
-		a = p.ask(ctx, &i.Target, spec)
+		p.mu.Lock()
+		target := i.Target
+		p.mu.Unlock()
+		a = p.ask(ctx, &target, spec)
 		if a.outcome != unknown || ctx.Err() != nil {
 			break
 		}

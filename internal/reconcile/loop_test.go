@@ -134,6 +134,8 @@ func (noLogs) LastOutput(_ context.Context, i pod.Instance) string {
 func (noLogs) RemoveLogs(pod.Instance) error { return nil }
 func (noLogs) Forget(pod.UID)                {}
 
+func noAddress() string { return "" }
+
 // start runs a loop and its relister on rt until the returned house is stopped.
 func start(t *testing.T, rt *fake.Runtime, options ...func(*reconcile.Options)) *house {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -141,7 +143,7 @@ func start(t *testing.T, rt *fake.Runtime, options ...func(*reconcile.Options)) 
 	ctx, cancel := context.WithCancel(t.Context())
 	looker := relist.New(relist.Options{Lister: rt, Notifier: rt, Log: log})
 	h.o = reconcile.Options{Inspector: looker, Sandboxes: rt, Containers: rt, Images: rt, Data: rt, Volumes: noVolumes{}, Logs: noLogs{},
-		Publisher: h.board, Owner: "serve", Boot: "boot-1", Log: log, Terminates: func(pod.Observed) bool { return true }}
+		HostIP: noAddress, ProbeIP: noAddress, Publisher: h.board, Owner: "serve", Boot: "boot-1", Log: log, Terminates: func(pod.Observed) bool { return true }}
 	found := make(chan pod.Key)
 	h.o.Events = &h.events
 	prober := probe.New(probe.Options{Exec: rt, Log: log, Events: &h.events})

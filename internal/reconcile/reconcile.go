@@ -116,7 +116,7 @@ type Options struct {
 	// Both may be nil.
 	Requests  Requests
 	Requested <-chan struct{}
-	// Remount makes pods try again at once what could not be mounted. May be nil.
+	// Remount makes pods try again at once what could not be mounted or lacked an address. May be nil.
 	Remount <-chan struct{}
 	// Hurry, once closed, makes every termination a kill without a grace period.
 	Hurry <-chan struct{}
@@ -132,8 +132,8 @@ type Options struct {
 	Wall func() time.Time
 	// Boot is the kernel's boot ID.
 	Boot string
-	// HostIP is the node's address in pod statuses.
-	HostIP string
+	// HostIP returns the node's address in pod statuses, ProbeIP that at which probes reach pods in its network.
+	HostIP, ProbeIP func() string
 	// Node is the node's allocatable resources, without the devices of plugins.
 	Node v1.ResourceList
 	// Devices are the devices of plugins. May be nil.

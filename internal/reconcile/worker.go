@@ -250,7 +250,7 @@ func (w *worker) chooseRevision(seen pod.Observed) {
 		w.mailbox.reread()
 	}
 	if w.mailbox.remounts() {
-		w.failures.Retry(pod.ReasonFailedMount)
+		w.failures.Retry(pod.ReasonFailedMount, runtime.ReasonConfig)
 	}
 	d, unread := w.mailbox.read()
 	if !unread {

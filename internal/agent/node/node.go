@@ -23,12 +23,12 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Info is what podrun reads of the machine once, when it starts.
+// Info is what podrun reads of the machine when it starts. Only the address changes afterwards.
 type Info struct {
 	// Boot is the kernel's boot ID.
 	Boot string
-	// HostIP is the machine's address; "" if it has none.
-	HostIP string
+	// Address is the machine's own.
+	Address *network.HostAddress
 	// Resources are the allocatable resources.
 	Resources v1.ResourceList
 }
@@ -41,7 +41,7 @@ func Read(root string, devices map[v1.ResourceName][]string, cpus int, log *slog
 		return Info{}, err
 	}
 	warn(log)
-	return Info{Boot: boot, HostIP: hostIP(log), Resources: resources(root, devices, cpus, log)}, nil
+	return Info{Boot: boot, Address: network.ReadHostAddress(log), Resources: resources(root, devices, cpus, log)}, nil
 }
 
 // warn logs properties of this machine that limit what pods can do.
@@ -56,15 +56,6 @@ func warn(log *slog.Logger) {
 	} else if err != nil {
 		log.Debug("checking for a chroot failed", "err", err)
 	}
-}
-
-func hostIP(log *slog.Logger) string {
-	ip, err := network.HostIP()
-	if err != nil {
-		log.Debug("reading the node's address failed", "err", err)
-		return ""
-	}
-	return ip.String()
 }
 
 // resources returns the node's allocatable resources: all of the machine's but the CPUs that its configuration

@@ -43,8 +43,8 @@ type Options struct {
 	Boot string
 	// ClusterDomain is the suffix of full names.
 	ClusterDomain string
-	// HostIP is the address of pods in the host's network; "" if it is not known.
-	HostIP string
+	// HostIP returns the address of pods in the host's network; "" if it is not known.
+	HostIP func() string
 	Log    *slog.Logger
 }
 
@@ -243,8 +243,8 @@ func (n *Names) listPeers() ([]peer, error) {
 			continue
 		}
 		ips := s.IPs
-		if c.Pod.Spec.HostNetwork && n.o.HostIP != "" {
-			ips = []string{n.o.HostIP}
+		if ip := n.o.HostIP(); c.Pod.Spec.HostNetwork && ip != "" {
+			ips = []string{ip}
 		}
 		near, far := called(c.Pod, n.o.ClusterDomain)
 		p := peer{pod: c.Pod, sandbox: s, ips: ips}

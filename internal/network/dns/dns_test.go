@@ -34,7 +34,7 @@ type machine struct {
 
 func newMachine() *machine {
 	m := &machine{records: map[pod.Key][]*checkpoint.Checkpoint{}, pods: map[pod.UID]*v1.Pod{}, files: map[pod.UID]string{}}
-	m.names = New(Options{Checkpoints: m, Boot: "boot", ClusterDomain: "cluster.local", HostIP: "192.0.2.2", Log: slog.New(slog.DiscardHandler)})
+	m.names = New(Options{Checkpoints: m, Boot: "boot", ClusterDomain: "cluster.local", HostIP: func() string { return "192.0.2.2" }, Log: slog.New(slog.DiscardHandler)})
 	return m
 }
 

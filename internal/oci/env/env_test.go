@@ -1,6 +1,7 @@
 package env
 
 import (
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -178,8 +179,8 @@ func TestHostNetworkHasTheHostsAddresses(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	in.HostIPs = nil
-	if _, err := Field(in, "status.hostIP"); err == nil {
-		t.Error("no error without an address")
+	if _, err := Field(in, "status.hostIP"); !errors.Is(err, ErrNoAddress) {
+		t.Errorf("without an address: %v", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package env
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -52,9 +53,12 @@ func Field(in pod.Inside, path string) (string, error) {
 	return "", fmt.Errorf("unsupported fieldPath: %s", path)
 }
 
+// ErrNoAddress means that the machine or the pod has no address yet.
+var ErrNoAddress = errors.New("there is no address yet")
+
 func first(ips []string, path string) (string, error) {
 	if len(ips) == 0 {
-		return "", fmt.Errorf("%s is not known yet", path)
+		return "", fmt.Errorf("%s: %w", path, ErrNoAddress)
 	}
 	return ips[0], nil
 }

@@ -1,6 +1,8 @@
 package execute
 
 import (
+	"errors"
+
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/oci/env"
@@ -22,7 +24,11 @@ func (t *starter) inside(s revision.State, c *v1.Container, sandbox pod.Sandbox)
 			return fail(err)
 		}
 	}
-	if in.Env, err = env.Resolve(in); err != nil {
+	in.Env, err = env.Resolve(in)
+	switch {
+	case errors.Is(err, env.ErrNoAddress): // the machine's network may come later
+		return fail(err)
+	case err != nil:
 		return fail(&runtime.PermanentError{Err: err})
 	}
 	return in, nil
@@ -31,8 +37,8 @@ func (t *starter) inside(s revision.State, c *v1.Container, sandbox pod.Sandbox)
 // visible returns the part of the input that all containers of the pod share.
 func (t *starter) visible(s revision.State, sandbox pod.Sandbox) pod.Inside {
 	in := pod.Inside{Pod: s.Pod, Sandbox: sandbox, Objects: s.Objects, Node: t.node}
-	if t.hostIP != "" {
-		in.HostIPs = []string{t.hostIP}
+	if ip := t.hostIP(); ip != "" {
+		in.HostIPs = []string{ip}
 	}
 	return in
 }

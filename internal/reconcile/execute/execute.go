@@ -107,9 +107,9 @@ type Options struct {
 	Began timeline.Begins
 	// Wall is the wall clock by which the start of a run is recorded.
 	Wall func() time.Time
-	// Node is the node's allocatable resources, HostIP its address.
+	// Node is the node's allocatable resources, HostIP returns its address.
 	Node   v1.ResourceList
-	HostIP string
+	HostIP func() string
 	Log    *slog.Logger
 }
 

@@ -34,7 +34,7 @@ type starter struct {
 	wall       func() time.Time
 	began      timeline.Begins
 	node       v1.ResourceList
-	hostIP     string
+	hostIP     func() string
 }
 
 // createSandbox creates a sandbox. If nothing of the revision is on the machine, this begins the

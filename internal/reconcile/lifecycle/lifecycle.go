@@ -43,8 +43,8 @@ type Options struct {
 	Data       runtime.Data
 	Manifests  *revision.Manifests
 	Recorder   *record.Recorder
-	// HostIP is the address at which pods with the host's network are probed.
-	HostIP string
+	// HostIP returns the address at which pods with the host's network are probed.
+	HostIP func() string
 	// Wall is the wall clock by which times are recorded.
 	Wall func() time.Time
 	// Goroutines waits for the hooks that run.

@@ -63,8 +63,8 @@ type Options struct {
 	Devices admission.Devices
 	// Timeline receives each status too. May be nil.
 	Timeline *timeline.Recorder
-	// HostIP is the node's address in pod statuses.
-	HostIP string
+	// HostIP returns the node's address in pod statuses.
+	HostIP func() string
 	Log    *slog.Logger
 }
 
@@ -204,7 +204,7 @@ func (u *Status) status(
 		Plan:     next,
 		Probed:   u.o.Lifecycle.Results.Of(seen),
 		Ready:    ready,
-		HostIP:   u.o.HostIP,
+		HostIP:   u.o.HostIP(),
 		Before:   before,
 		Now:      time.Now(),
 	})
