@@ -90,7 +90,7 @@ func (n *node) command(ctx context.Context, args ...string) *exec.Cmd {
 	line := append(append(append([]string{}, n.enter...), setup.podrun), append(all, args[1:]...)...)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	// Whoever runs the tests may have directories of their own in the environment.
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/root"}, n.env...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, n.env...)
 	if events := os.Getenv("PODRUN_E2E_EVENTS"); events != "" {
 		cmd.Env = append(cmd.Env, "PODRUN_EVENTS="+events)
 	}

@@ -79,7 +79,7 @@ func (w *Watcher) watch(ctx context.Context) error {
 	defer bus.Close()
 	signals := make(chan *dbus.Signal, 4)
 	bus.Signal(signals)
-	err = bus.AddMatchSignalContext(ctx,
+	err = bus.AddMatchSignalContext(ctx, dbus.WithMatchSender(service),
 		dbus.WithMatchObjectPath(path), dbus.WithMatchInterface(manager), dbus.WithMatchMember(begins))
 	if err != nil {
 		return fmt.Errorf("listening for %s: %w", begins, err)
@@ -101,6 +101,8 @@ func (w *Watcher) watch(ctx context.Context) error {
 			}
 			begun, known := begun(s)
 			switch {
+			case known && !isLogind(ctx, bus, s.Sender):
+				w.o.Log.Warn("ignored a signal of a shutdown that logind did not send", "sender", s.Sender)
 			case known && begun:
 				w.o.Log.Info("node is shutting down; terminating pods", "within", within)
 				w.o.Shutdown.Begin(ctx, within)
@@ -152,6 +154,14 @@ func (w *Watcher) within(bus *dbus.Conn) time.Duration {
 	w.o.Log.Info("logind grants less than --shutdown-grace-period; increase InhibitDelayMaxSec in logind.conf",
 		"seconds", granted.Seconds())
 	return granted - margin
+}
+
+// isLogind reports whether a signal's sender is logind. Any user of the machine may send signals by logind's name for
+// them, and what is addressed to podrun's own connection needs no match.
+func isLogind(ctx context.Context, bus *dbus.Conn, sender string) bool {
+	var logind string
+	err := bus.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetNameOwner", 0, service).Store(&logind)
+	return err == nil && sender == logind
 }
 
 func begun(s *dbus.Signal) (yes, known bool) {

@@ -18,9 +18,16 @@ type pods struct {
 	done  chan struct{}
 }
 
-func (p pods) Begin(_ context.Context, within time.Duration) {
-	p.heard <- within
-	<-p.done
+func (p pods) Begin(ctx context.Context, within time.Duration) {
+	select {
+	case p.heard <- within:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+	}
 }
 
 func (p pods) Cancel() { p.heard <- -1 }
@@ -39,6 +46,12 @@ func TestShutdownWaits(t *testing.T) {
 	lock := m.Lock(0)
 	if !lock.Held(50 * time.Millisecond) {
 		t.Error("the lock is not held")
+	}
+	m.Forge(true) // any user of the machine can do that
+	select {
+	case <-p.heard:
+		t.Fatal("podrun believes anybody that the machine shuts down")
+	case <-time.After(300 * time.Millisecond):
 	}
 	m.Shutdown(true)
 	if within := <-p.heard; within != 5*time.Second-margin {

@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -200,9 +201,13 @@ func (o Options) credentials() image.Credentials {
 	}
 	dir := os.Getenv("DOCKER_CONFIG")
 	if dir == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return image.Credentials{}
+		home := os.Getenv("HOME")
+		if home == "" { // as for a service
+			me, err := user.Current()
+			if err != nil {
+				return image.Credentials{}
+			}
+			home = me.HomeDir
 		}
 		dir = filepath.Join(home, ".docker")
 	}

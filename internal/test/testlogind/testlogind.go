@@ -169,6 +169,29 @@ func (l *Lock) Held(within time.Duration) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
+// Forge sends the signal of a shutdown as another peer of the bus: to all, and to each peer.
+func (m *Machine) Forge(begins bool) {
+	m.t.Helper()
+	peer, err := dbus.Connect(m.Address)
+	must(m.t, err)
+	defer peer.Close()
+	must(m.t, peer.Emit(path, manager+".PrepareForShutdown", begins))
+	var names []string
+	must(m.t, peer.BusObject().Call("org.freedesktop.DBus.ListNames", 0).Store(&names))
+	for _, name := range names {
+		if !strings.HasPrefix(name, ":") {
+			continue
+		}
+		message := &dbus.Message{Type: dbus.TypeSignal, Body: []any{begins}, Headers: map[dbus.HeaderField]dbus.Variant{
+			dbus.FieldInterface: dbus.MakeVariant(manager), dbus.FieldMember: dbus.MakeVariant("PrepareForShutdown"),
+			dbus.FieldPath: dbus.MakeVariant(path), dbus.FieldDestination: dbus.MakeVariant(name),
+			dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(begins)),
+		}}
+		must(m.t, peer.Send(message, nil).Err)
+	}
+	must(m.t, peer.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err) // all of it was passed on
+}
+
 // Shutdown announces that the machine shuts down or, with false, that the shutdown is cancelled.
 func (m *Machine) Shutdown(begins bool) {
 	m.t.Helper()
