@@ -2,11 +2,8 @@ package bridge
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netns"
 	v1 "k8s.io/api/core/v1"
@@ -101,24 +98,7 @@ func TestSharedHostPortFlows(t *testing.T) {
 	s := newSharing(t)
 	s.start("old", "web-0", "a")
 	s.start("surge", "web-1", "b")
-	var c net.Conn
-	nettest.In(t, s.outside, func() (err error) { c, err = net.Dial("udp4", "192.0.2.2:5353"); return err })
-	defer c.Close()
-	ask := func(want string) {
-		t.Helper()
-		buf := make([]byte, 100)
-		for range 3 { // a datagram may be lost
-			fmt.Fprint(c, "x")
-			_ = c.SetReadDeadline(time.Now().Add(time.Second))
-			if n, err := c.Read(buf); err == nil {
-				if !strings.HasPrefix(string(buf[:n]), want+" ") {
-					t.Errorf("%s, want %s", buf[:n], want)
-				}
-				return
-			}
-		}
-		t.Errorf("no answer, want %s", want)
-	}
+	ask := flowTo(t, s.outside, "192.0.2.2:5353")
 	ask("old")
 	s.end("old")
 	ask("surge")

@@ -2,13 +2,11 @@ package portmap
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"os"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/network/nft"
@@ -217,43 +215,6 @@ func addReturnWays(c *nftables.Conn, t *nftables.Table, bridge string, subnet ne
 		append(nft.MatchLink(expr.MetaKeyOIFNAME, bridge), nft.MatchSubnet(f.Source, expr.CmpOpEq, nft.Loopback4)...),
 		&expr.Masq{},
 	)})
-}
-
-// forgetFlows deletes the connection tracking entries of UDP flows whose port is forwarded
-// elsewhere now: the kernel would use the old target as long as the flow continues.
-func forgetFlows(ports []forwarding) error {
-	for _, p := range ports {
-		if p.protocol != unix.IPPROTO_UDP {
-			continue
-		}
-		filter := &netlink.ConntrackFilter{}
-		if err := filter.AddProtocol(p.protocol); err != nil {
-			return err
-		}
-		if err := filter.AddPort(netlink.ConntrackOrigDstPort, p.port); err != nil {
-			return err
-		}
-		stale := staleFlow{ConntrackFilter: filter, to: p.to}
-		if _, err := netlink.ConntrackDeleteFilters(
-			netlink.ConntrackTable, netlink.InetFamily(nft.FamilyOf(p.to.Addr()).Number), stale,
-		); err != nil {
-			return fmt.Errorf("deleting the tracked UDP flows of port %d: %w", p.port, err)
-		}
-	}
-	return nil
-}
-
-// staleFlow matches flows of a port whose target is not the current one.
-type staleFlow struct {
-	*netlink.ConntrackFilter
-	to netip.AddrPort
-}
-
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (f staleFlow) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
-	answers, ok := netip.AddrFromSlice(flow.Reverse.SrcIP)
-	goesThere := ok && answers.Unmap() == f.to.Addr() && flow.Reverse.SrcPort == f.to.Port()
-	return f.ConntrackFilter.MatchConntrackFlow(flow) && !goesThere
 }
 
 func destinationPort(register uint32) *expr.Payload {

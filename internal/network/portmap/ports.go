@@ -5,7 +5,8 @@
 // It does not lock the directory of records: its callers do. It does not know the bridge beyond the
 // bridge's record, nor how CNI plugins forward ports; for their pods it only keeps the records.
 //
-// Start reading at Ports.Reserve. The rules are in nat.go.
+// Start reading at Ports.Reserve. The rules are in nat.go; flows.go ends what goes on in spite of
+// them.
 package portmap
 
 import (
@@ -158,7 +159,8 @@ func (t *Ports) Reserve(id string, c Record) error {
 			}
 		}
 	}
-	if err := t.takeOver(id, c, held); err != nil {
+	ended, err := t.takeOver(id, c, held)
+	if err != nil {
 		return err
 	}
 	if c.Boot, err = t.records.Boot(); err != nil {
@@ -172,6 +174,9 @@ func (t *Ports) Reserve(id string, c Record) error {
 		return err
 	}
 	held[id] = c
+	if len(ended) > 0 {
+		return t.publish(held, "", ended...) // it also removes the rules of ports that only a former revision has
+	}
 	return t.publish(held, id)
 }
 
@@ -251,17 +256,18 @@ func (t *Ports) Has(id string) bool {
 	return err == nil
 }
 
-// takeOver removes the port records of other revisions of the same pod.
-func (t *Ports) takeOver(id string, c Record, held map[string]Record) error {
+// takeOver removes the port records of other revisions of the same pod, and returns them.
+func (t *Ports) takeOver(id string, c Record, held map[string]Record) (ended []Record, err error) {
 	for other, h := range held {
 		if other != id && h.Pod == c.Pod {
 			delete(held, other)
+			ended = append(ended, h)
 			if err := os.Remove(filepath.Join(t.records.Path, records.PortDir, other)); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	return nil
+	return ended, nil
 }
 
 // Release frees id's ports: first the rules, then the record, so that an interrupted call is
@@ -278,15 +284,10 @@ func (t *Ports) Release(id string) error {
 	if err != nil {
 		return err
 	}
-	next := successor(id, held)
+	ended := held[id]
 	delete(held, id)
-	if err := t.publish(held, ""); err != nil {
+	if err := t.publish(held, "", ended); err != nil {
 		return err
-	}
-	if next != "" { // it may have them from now on
-		if err := forgetFlows(forwardings(held[next])); err != nil {
-			return err
-		}
 	}
 	if err := os.Remove(file); err != nil {
 		return err
@@ -346,8 +347,8 @@ func (t *Ports) IDs() ([]string, error) {
 }
 
 // publish installs the forwarding rules for all port records. With the ID of a new one, it adds only
-// its rules if that is possible.
-func (t *Ports) publish(held map[string]Record, id string) error {
+// its rules if that is possible. ended are the records of pods that have ended.
+func (t *Ports) publish(held map[string]Record, id string, ended ...Record) error {
 	rec, err := t.records.Load()
 	if err != nil || rec.Bridge == "" {
 		return err // without a bridge there are only ports of the host network
@@ -363,12 +364,18 @@ func (t *Ports) publish(held map[string]Record, id string) error {
 			fresh = ports
 		}
 	}
+	changed := fresh
 	if id == "" || addPorts(rec.Bridge, fresh) != nil {
+		changed = all // the rules of others may have been missing
 		if err := publishPorts(rec.Bridge, rec.Subnets(), all); err != nil {
 			return fmt.Errorf("forwarding host ports with nftables: %w", err)
 		}
 	}
-	if err := forgetFlows(fresh); err != nil {
+	var former []forwarding
+	for _, c := range ended {
+		former = append(former, forwardings(c)...)
+	}
+	if err := forgetFlows(changed, former); err != nil {
 		return err
 	}
 	local := slices.ContainsFunc(all, forwarding.isLocal)

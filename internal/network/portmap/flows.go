@@ -1,0 +1,132 @@
+package portmap
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// endpoint is a protocol's port at an address.
+type endpoint struct {
+	protocol byte
+	netip.AddrPort
+}
+
+// forgetFlows deletes the connection tracking entries of flows that go on elsewhere than new ones would: the kernel
+// uses the old target as long as the flow continues. ports may lead elsewhere now, or to their targets again. ended are
+// those of a pod that has ended; nothing needs to have its host ports now.
+//
+// A UDP flow goes on at the target that its port has now. An SCTP association stays with its pod until that has ended,
+// because no other one could continue it. TCP needs nothing: the kernel lets a new connection replace one that has
+// ended.
+func forgetFlows(ports, ended []forwarding) error {
+	targets, gone := map[endpoint]netip.AddrPort{}, map[endpoint]bool{}
+	for _, p := range ports {
+		if p.protocol != unix.IPPROTO_TCP {
+			targets[endpoint{p.protocol, netip.AddrPortFrom(p.at, p.port)}] = p.to
+		}
+	}
+	for _, p := range ended {
+		if p.protocol != unix.IPPROTO_TCP {
+			gone[endpoint{p.protocol, p.to}] = true
+		}
+	}
+	if len(targets)+len(gone) == 0 {
+		return nil
+	}
+	all, err := conntrack(nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP, []byte{unix.AF_UNSPEC, nl.NFNETLINK_V0, 0, 0})
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return fmt.Errorf("listing the tracked flows: %w", err)
+	}
+	for _, entry := range all {
+		to, answers := flowOf(entry)
+		if !gone[endpoint{to.protocol, answers}] && !isStale(to, answers, targets) {
+			continue
+		}
+		_, err := conntrack(nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK, entry)
+		if err != nil && !errors.Is(err, unix.ENOENT) { // it has ended meanwhile
+			return fmt.Errorf("deleting the tracked flow to port %d: %w", to.Port(), err)
+		}
+	}
+	return nil
+}
+
+// isStale reports that a flow's port leads elsewhere now. A port at a single address comes before one at all addresses.
+func isStale(to endpoint, answers netip.AddrPort, targets map[endpoint]netip.AddrPort) bool {
+	all := netip.IPv4Unspecified()
+	if to.Addr().Is6() {
+		all = netip.IPv6Unspecified()
+	}
+	target, one := targets[to]
+	if !one {
+		target = targets[endpoint{to.protocol, netip.AddrPortFrom(all, to.Port())}]
+	}
+	if !target.IsValid() || answers == target || to.protocol == unix.IPPROTO_SCTP && answers != to.AddrPort {
+		return false
+	}
+	return one || isForwarded(to.Addr())
+}
+
+// isForwarded reports whether a port at all addresses is also at addr: it is the machine's, and not ::1.
+func isForwarded(addr netip.Addr) bool {
+	routes, err := netlink.RouteGet(addr.AsSlice())
+	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL && addr != netip.IPv6Loopback()
+}
+
+// conntrack sends a request whose message begins with netfilter's header, and returns the answers, which do too.
+func conntrack(operation, flags int, message []byte) ([][]byte, error) {
+	request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|operation, flags)
+	request.AddRawData(message)
+	return request.Execute(unix.NETLINK_NETFILTER, 0)
+}
+
+// flowOf returns where the first packet of an entry's flow was sent to, and where its answers come from: the same,
+// unless the destination was translated. Package netlink does not decode the ports of SCTP.
+func flowOf(entry []byte) (to endpoint, answers netip.AddrPort) {
+	attributes := entry[nl.SizeofNfgenmsg:]
+	original, reply := attribute(attributes, nl.CTA_TUPLE_ORIG), attribute(attributes, nl.CTA_TUPLE_REPLY)
+	if protocol := attribute(original, nl.CTA_TUPLE_PROTO, nl.CTA_PROTO_NUM); len(protocol) == 1 {
+		to.protocol = protocol[0]
+	}
+	to.AddrPort = endOf(original, nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST, nl.CTA_PROTO_DST_PORT)
+	return to, endOf(reply, nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC, nl.CTA_PROTO_SRC_PORT)
+}
+
+// endOf returns one end of a tuple, given the attributes that have it.
+func endOf(tuple []byte, ip4, ip6, port uint16) netip.AddrPort {
+	text := attribute(tuple, nl.CTA_TUPLE_IP, ip4)
+	if text == nil {
+		text = attribute(tuple, nl.CTA_TUPLE_IP, ip6)
+	}
+	addr, _ := netip.AddrFromSlice(text)
+	number := attribute(tuple, nl.CTA_TUPLE_PROTO, port)
+	if len(number) != 2 { // a protocol without ports
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(number))
+}
+
+// attribute returns the value of a netlink attribute, which further kinds search in turn; nil if there is none.
+func attribute(in []byte, kinds ...uint16) []byte {
+	for _, kind := range kinds {
+		rest := in
+		in = nil
+		for len(rest) >= nl.SizeofNfattr {
+			length := int(binary.NativeEndian.Uint16(rest))
+			if length < nl.SizeofNfattr || length > len(rest) {
+				break
+			}
+			if binary.NativeEndian.Uint16(rest[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER) == kind {
+				in = rest[nl.SizeofNfattr:length]
+				break
+			}
+			rest = rest[min((length+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1), len(rest)):]
+		}
+	}
+	return in
+}
