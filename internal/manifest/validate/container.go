@@ -36,7 +36,31 @@ func validateContainers(s *v1.PodSpec, volumes sets.Set[string], spec *field.Pat
 		errs = append(errs, validateRules(
 			s.Containers[i].RestartPolicyRules, path.Index(i).Child("restartPolicyRules"))...)
 	}
-	return append(errs, validateInits(s, names, volumes, spec.Child("initContainers"))...)
+	errs = append(errs, validateInits(s, names, volumes, spec.Child("initContainers"))...)
+	if len(errs) > 0 {
+		return errs
+	}
+	return validateTargets(pod.HostPorts(&v1.Pod{Spec: *s}), path)
+}
+
+// validateTargets validates that no host port leads to two ports of the pod. Kubernetes accepts that if the addresses
+// are written in different ways, or a sidecar has one of them; which of the two is reached depends on its network.
+func validateTargets(ports []pod.HostPort, path *field.Path) field.ErrorList {
+	targets := make(map[pod.HostPort]uint16, len(ports))
+	for _, port := range ports {
+		addresses := []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
+		if addr, err := netip.ParseAddr(port.HostIP); err == nil {
+			addresses = []netip.Addr{addr.Unmap()}
+		}
+		for _, addr := range addresses {
+			at := pod.HostPort{Protocol: port.Protocol, HostIP: addr.String(), Port: port.Port}
+			if target, twice := targets[at]; twice && target != port.ContainerPort {
+				return field.ErrorList{field.Invalid(path, port.String(), "this host port leads to two ports of the pod")}
+			}
+			targets[at] = port.ContainerPort
+		}
+	}
+	return nil
 }
 
 // validateInits validates init containers; names has the names of the pod's other containers.
