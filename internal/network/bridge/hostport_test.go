@@ -298,6 +298,30 @@ func TestHostPortsAreRepaired(t *testing.T) {
 	nettest.Bare(t, host, run)
 }
 
+// TestHostPortTwice: a pod whose host port leads to two of its ports does not start, and keeps no other pod from that. One
+// that names a port twice for the same target starts.
+func TestHostPortTwice(t *testing.T) {
+	host, web := nettest.NewNS(t), nettest.NewNS(t)
+	br := newBridge(t, t.TempDir())
+	for _, at := range []string{"", "0.0.0.0:", "[::ffff:0.0.0.0]:"} {
+		_, err := nettest.SetupPod(host, br, "twice", nettest.NewNS(t), nettest.PodWith(t, "twice", "8080:80/TCP", at+"8080:81/TCP"))
+		if err == nil || !strings.Contains(err.Error(), "leads to two ports of the pod") {
+			t.Errorf("%q: error %v", at, err)
+		}
+		mustSetupPod(t, host, br, "other", nettest.NewNS(t), nettest.PodWith(t, "other", "8082:80/TCP"))
+		nettest.Teardown(t, host, br, "other")
+	}
+	nettest.ServeTCP(t, web, ":80", "web")
+	nettest.ServeTCP(t, web, ":81", "loopback")
+	mustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web",
+		"8080:80/TCP", "0.0.0.0:8080:80/TCP", "8080:80/TCP", "127.0.0.1:8080:81/TCP", "8080:81/UDP"))
+	for to, want := range map[string]string{"127.0.0.1:8080": "loopback ", "127.0.0.2:8080": "web "} {
+		if got, err := nettest.Ask(host, "tcp", to); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, %v", to, got, err)
+		}
+	}
+}
+
 // TestHostPortWithoutBridge: host ports of pods in the host's network, without any bridge, and
 // after a reboot.
 func TestHostPortWithoutBridge(t *testing.T) {

@@ -20,6 +20,12 @@ type forwarding struct {
 	to       netip.AddrPort
 }
 
+// The names of a table's maps of ports at a single address, and of those at all addresses. Other podruns read them.
+const (
+	onePorts = "address-ports"
+	allPorts = "ports"
+)
+
 // Table returns the name of the nftables table of a bridge's host ports.
 func Table(bridge string) string { return bridge + "-ports" }
 
@@ -107,9 +113,9 @@ func newPortMap(bridge string, f nft.Family, ports []forwarding) (portMap, error
 	m := portMap{
 		family: f, table: t,
 		one: &nftables.Set{
-			Table: t, Name: "address-ports", IsMap: true, Concatenation: true, KeyType: one, DataType: target,
+			Table: t, Name: onePorts, IsMap: true, Concatenation: true, KeyType: one, DataType: target,
 		},
-		all: &nftables.Set{Table: t, Name: "ports", IsMap: true, Concatenation: true, KeyType: all, DataType: target},
+		all: &nftables.Set{Table: t, Name: allPorts, IsMap: true, Concatenation: true, KeyType: all, DataType: target},
 	}
 	for _, p := range ports {
 		if nft.FamilyOf(p.to.Addr()) != f {

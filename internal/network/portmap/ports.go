@@ -80,15 +80,21 @@ func RecordOf(p *v1.Pod) Record {
 	return Record{Pod: pod.KeyOf(p).String(), UID: string(p.UID), Ports: pod.HostPorts(p), Group: group, Surge: surge}
 }
 
-// PortInUseError reports that another pod or a process of the machine has a host port. It may be
-// free at a later call.
+// PortInUseError reports that another pod, another podrun or a process of the machine has a host
+// port. It may be free at a later call.
 type PortInUseError struct {
 	Port pod.HostPort
-	// By is the pod that has the port, as namespace/name; "" if a process of the machine has it.
+	// By is the pod that has the port, as namespace/name; "" if it is not known.
 	By string
+	// Table is the nftables table of another podrun that has the port, with its family; "" if none has it.
+	Table string
 }
 
 func (e *PortInUseError) Error() string {
+	if e.Table != "" {
+		return fmt.Sprintf("host port %s is in use by another podrun of this machine; nft list table %s shows it",
+			e.Port, e.Table)
+	}
 	if e.By == "" {
 		// podrun does not search for the process: that would be all descriptors of all processes.
 		kind := map[v1.Protocol]string{v1.ProtocolUDP: "u", v1.ProtocolSCTP: "S"}[e.Port.Protocol]
@@ -109,48 +115,22 @@ type Ports struct {
 func New(dir *records.Dir) *Ports { return &Ports{records: dir} }
 
 // Reserve records c's ports for id and forwards them. It returns a *PortInUseError if one of them is
-// in use. The caller holds the lock.
+// in use. If they cannot be forwarded, id has none. The caller holds the lock.
 func (t *Ports) Reserve(id string, c Record) error {
 	if len(c.Ports) == 0 {
 		return nil
 	}
-	for _, p := range c.Ports {
-		at, err := hostAddr(p)
-		if err != nil {
-			return err
-		}
-		if c.Addr.IsValid() && at == netip.IPv6Loopback() {
-			return fmt.Errorf("host port %s: the kernel cannot forward from ::1; use 127.0.0.1", p)
-		}
-		if c.Addr.IsValid() && !c.Addr6.IsValid() && at.Is6() {
-			return fmt.Errorf("host port %s: pods have no IPv6 address", p)
-		}
+	if err := c.check(); err != nil {
+		return err
 	}
 	held, err := t.portRecords()
 	if err != nil {
 		return err
 	}
+	if err := t.free(id, c, held); err != nil {
+		return err
+	}
 	c.Sequence = sequence(id, c, held)
-	for other, h := range held {
-		if other == id || h.Pod == c.Pod || c.shares(h) {
-			continue
-		}
-		if p, meets := conflict(c.Ports, h.Ports); meets {
-			return &PortInUseError{Port: p, By: h.Pod}
-		}
-	}
-	if c.Addr.IsValid() {
-		for _, p := range c.Ports {
-			if err := Probe(p); err != nil {
-				return err
-			}
-			if c.Addr6.IsValid() && p.HostIP == "" {
-				if err := probeAt(p, netip.IPv6Unspecified()); err != nil {
-					return err
-				}
-			}
-		}
-	}
 	// A former revision that had ended by itself, so that nobody ended it, has not yielded yet; this one may need time.
 	for other, h := range held {
 		if other != id && h.Pod == c.Pod && h.UID != c.UID && h.UID != "" {
@@ -174,10 +154,71 @@ func (t *Ports) Reserve(id string, c Record) error {
 		return err
 	}
 	held[id] = c
+	added := id
 	if len(ended) > 0 {
-		return t.publish(held, "", ended...) // it also removes the rules of ports that only a former revision has
+		added = "" // rules of ports that only a former revision has are to be removed too
 	}
-	return t.publish(held, id)
+	if err = t.publish(held, added, ended...); err == nil {
+		err = t.foreign(c.Ports) // another podrun that did the same at the same time sees it too
+	}
+	if err != nil {
+		// The rules of others must not depend on what this one cannot have.
+		if undo := t.Release(id); undo != nil {
+			t.records.Log.Debug("host ports that failed were not released", "id", id, "err", undo)
+		}
+	}
+	return err
+}
+
+// check returns an error for ports that the pod can never have.
+func (c Record) check() error {
+	for _, p := range c.Ports {
+		at, err := hostAddr(p)
+		if err != nil {
+			return err
+		}
+		if c.Addr.IsValid() && at == netip.IPv6Loopback() {
+			return fmt.Errorf("host port %s: the kernel cannot forward from ::1; use 127.0.0.1", p)
+		}
+		if c.Addr.IsValid() && !c.Addr6.IsValid() && at.Is6() {
+			return fmt.Errorf("host port %s: pods have no IPv6 address", p)
+		}
+	}
+	targets := map[endpoint]netip.AddrPort{}
+	for _, f := range forwardings(c) {
+		at := endpoint{f.protocol, netip.AddrPortFrom(f.at, f.port)}
+		if to, twice := targets[at]; twice && to != f.to { // the kernel would refuse the rules of all pods
+			return fmt.Errorf("host port %s leads to two ports of the pod", at)
+		}
+		targets[at] = f.to
+	}
+	return nil
+}
+
+// free returns a *PortInUseError if another pod, another podrun or a process has one of c's ports.
+func (t *Ports) free(id string, c Record, held map[string]Record) error {
+	for other, h := range held {
+		if other == id || h.Pod == c.Pod || c.shares(h) {
+			continue
+		}
+		if p, meets := conflict(c.Ports, h.Ports); meets {
+			return &PortInUseError{Port: p, By: h.Pod}
+		}
+	}
+	if err := t.foreign(c.Ports); err != nil || !c.Addr.IsValid() {
+		return err
+	}
+	for _, p := range c.Ports {
+		if err := Probe(p); err != nil {
+			return err
+		}
+		if c.Addr6.IsValid() && p.HostIP == "" {
+			if err := probeAt(p, netip.IPv6Unspecified()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (t *Ports) write(id string, c Record) error {

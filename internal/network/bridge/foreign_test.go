@@ -1,0 +1,99 @@
+package bridge
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/vishvananda/netns"
+
+	"podrun.io/podrun/internal/network/nettest"
+	"podrun.io/podrun/internal/network/portmap"
+)
+
+// TestHostPortOfAnotherPodrun: a host port that a podrun of another run directory forwards is in use, until its pod
+// ends.
+func TestHostPortOfAnotherPodrun(t *testing.T) {
+	host, outside, web, later := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
+	addIPv6(t, host, outside)
+	br, theirs := newBridge(t, t.TempDir()), newBridge(t, t.TempDir())
+	mustSetupPod(t, host, theirs, "web", web, nettest.PodWith(t, "web",
+		"8080:80/TCP", "5353:53/UDP", "192.0.2.2:81:80/TCP", "[2001:db8::2]:82:80/TCP"))
+	nettest.ServeTCP(t, web, ":80", "theirs")
+	nettest.ServeTCP(t, later, ":80", "mine")
+	rec, _ := theirs.records.Load()
+	for port, table := range map[string]string{
+		"8080:80/TCP":             "ip",
+		"0.0.0.0:8080:80/TCP":     "ip",
+		"127.0.0.1:8080:80/TCP":   "ip",
+		"5353:53/UDP":             "ip",
+		"81:80/TCP":               "ip",
+		"192.0.2.2:81:80/TCP":     "ip",
+		"[2001:db8::2]:82:80/TCP": "ip6",
+		"[::]:82:80/TCP":          "ip6",
+		"8080:80/UDP":             "",
+		"127.0.0.1:81:80/TCP":     "",
+		"8081:80/TCP":             "",
+	} {
+		for network, ns := range map[string]netns.NsHandle{"a pod's": nettest.NewNS(t), "the machine's": netns.None()} {
+			_, err := nettest.SetupPod(host, br, "x", ns, nettest.PodWith(t, "web", port))
+			var inUse *portmap.PortInUseError
+			switch {
+			case table == "" && err != nil:
+				t.Errorf("%s, %s network: %v", port, network, err)
+			case table != "" && (!errors.As(err, &inUse) || inUse.Table != table+" "+portmap.Table(rec.Bridge)):
+				t.Errorf("%s, %s network: error %v", port, network, err)
+			}
+			nettest.Teardown(t, host, br, "x")
+		}
+	}
+	if got, err := nettest.Ask(outside, "tcp", "192.0.2.2:8080"); !strings.HasPrefix(got, "theirs ") {
+		t.Errorf("meanwhile: %q, %v", got, err)
+	}
+	nettest.Teardown(t, host, theirs, "web")
+	mustSetupPod(t, host, br, "x", later, nettest.PodWith(t, "web", "8080:80/TCP", "82:80/TCP"))
+	if got, err := nettest.Ask(outside, "tcp", "192.0.2.2:8080"); !strings.HasPrefix(got, "mine ") {
+		t.Errorf("when they have ended: %q, %v", got, err)
+	}
+}
+
+// TestHostPortOfPodrunsAtOnce: of podruns that start pods with the same host port at the same time one has it at most,
+// and what one that failed has left keeps no other from having it.
+func TestHostPortOfPodrunsAtOnce(t *testing.T) {
+	host := nettest.NewNS(t)
+	p := nettest.PodWith(t, "web", "8080:80/TCP")
+	bridges := make([]*Bridge, 4)
+	for i := range bridges {
+		bridges[i] = newBridge(t, t.TempDir())
+		nettest.MustSetup(t, host, bridges[i], "stays", nettest.NewNS(t))
+	}
+	for range 10 {
+		var all sync.WaitGroup
+		errs := make([]error, len(bridges))
+		for i, b := range bridges {
+			ns := nettest.NewNS(t)
+			all.Go(func() { _, errs[i] = nettest.SetupPod(host, b, "x", ns, p) })
+		}
+		all.Wait()
+		having := 0
+		var inUse *portmap.PortInUseError
+		for i, err := range errs {
+			if err == nil {
+				having++
+				nettest.Teardown(t, host, bridges[i], "x")
+			} else if !errors.As(err, &inUse) {
+				t.Fatal(err)
+			}
+		}
+		if having > 1 {
+			t.Fatalf("%d podruns forward the port", having)
+		}
+		mustSetupPod(t, host, bridges[0], "y", nettest.NewNS(t), p) // although the others were not torn down
+		for _, b := range bridges {
+			nettest.Teardown(t, host, b, "y")
+			nettest.Teardown(t, host, b, "x")
+		}
+	}
+}
