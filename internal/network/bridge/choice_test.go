@@ -103,6 +103,24 @@ func TestAvoidsHostRoutes(t *testing.T) {
 	nettest.Teardown(t, host, br, "x")
 }
 
+// TestHalfDefaults: routes with which a VPN takes precedence over the default route keep no pod from starting. A
+// private network's route that is wider than a range for pods still counts.
+func TestHalfDefaults(t *testing.T) {
+	for _, dsts := range [][]string{{"0.0.0.0/1", "128.0.0.0/1"}, {"0.0.0.0/5", "8.0.0.0/7", "96.0.0.0/4", "172.0.0.0/9", "192.128.0.0/9"}} {
+		host, outside := nettest.NewNS(t), nettest.NewNS(t)
+		nettest.JoinOutside(t, host, outside)
+		for _, dst := range append(dsts, "10.0.0.0/8") {
+			command(t, host, "ip route add "+dst+" via 192.0.2.1")
+		}
+		pod := nettest.NewNS(t)
+		addr := nettest.MustSetup(t, host, newBridge(t, t.TempDir()), "a", pod)
+		if !netip.MustParsePrefix("172.16.0.0/12").Contains(addr) {
+			t.Errorf("%s", addr)
+		}
+		nettest.Talk(t, pod, outside, "192.0.2.1")
+	}
+}
+
 func TestNames(t *testing.T) {
 	host := nettest.NewNS(t)
 	nettest.In(t, host, func() error {

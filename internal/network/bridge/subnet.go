@@ -26,8 +26,13 @@ const (
 // ranges returns the private address ranges that a subnet is chosen from, starting with the one
 // that other software uses least.
 func ranges() []netip.Prefix {
+	return append([]netip.Prefix{netip.MustParsePrefix("10.64.0.0/10")}, private()[1:]...)
+}
+
+// private returns the blocks of private addresses that ranges are of.
+func private() []netip.Prefix {
 	return []netip.Prefix{
-		netip.MustParsePrefix("10.64.0.0/10"),
+		netip.MustParsePrefix("10.0.0.0/8"),
 		netip.MustParsePrefix("172.16.0.0/12"),
 		netip.MustParsePrefix("192.168.0.0/16"),
 		netip.MustParsePrefix("100.64.0.0/10"),
@@ -141,8 +146,10 @@ func overlaps(p netip.Prefix, taken []netip.Prefix) bool {
 	return slices.ContainsFunc(taken, p.Overlaps)
 }
 
-// usedPrefixes returns the networks of the host's IPv4 addresses and its routes of all tables,
-// without the default route.
+// usedPrefixes returns the networks of the host's IPv4 addresses and its routes to private networks, of
+// all tables. A route that also leads to public addresses is a default route or a part of one, such as
+// 0.0.0.0/1, with which VPNs take precedence over the default route: it says nothing about the private
+// networks in it, and the bridge's own route precedes it.
 func usedPrefixes(outside *netlink.Handle) ([]netip.Prefix, error) {
 	addrs, err := netdev.Dump(func() ([]netlink.Addr, error) { return outside.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
@@ -157,24 +164,29 @@ func usedPrefixes(outside *netlink.Handle) ([]netip.Prefix, error) {
 	}
 	var taken []netip.Prefix
 	for _, a := range addrs {
-		taken = appendPrefix(taken, a.IPNet)
+		if network := prefixOf(a.IPNet); network.Bits() > 0 {
+			taken = append(taken, network)
+		}
 	}
 	for _, r := range routes {
-		taken = appendPrefix(taken, r.Dst)
+		network := prefixOf(r.Dst)
+		if slices.ContainsFunc(private(), func(block netip.Prefix) bool {
+			return block.Bits() <= network.Bits() && block.Contains(network.Addr())
+		}) {
+			taken = append(taken, network)
+		}
 	}
 	return taken, nil
 }
 
-func appendPrefix(to []netip.Prefix, n *net.IPNet) []netip.Prefix {
+// prefixOf returns the zero Prefix for nil, which is how netlink may give the default route.
+func prefixOf(n *net.IPNet) netip.Prefix {
 	if n == nil {
-		return to
+		return netip.Prefix{}
 	}
-	addr, ok := netip.AddrFromSlice(n.IP)
+	addr, _ := netip.AddrFromSlice(n.IP)
 	bits, _ := n.Mask.Size()
-	if !ok || bits == 0 {
-		return to
-	}
-	return append(to, netip.PrefixFrom(addr.Unmap(), bits).Masked())
+	return netip.PrefixFrom(addr.Unmap(), bits).Masked()
 }
 
 // gatewayOf returns the bridge's own address, the first of the subnet.
