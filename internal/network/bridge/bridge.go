@@ -140,7 +140,10 @@ func (b *Bridge) repair(outside *netlink.Handle) error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.complete(outside, rec, link); err != nil {
+	if rec, err = b.gainIPv6(outside, rec, link); err == nil {
+		_, err = b.complete(outside, rec, link)
+	}
+	if err != nil {
 		return err
 	}
 	return b.ports.Repair()
@@ -260,7 +263,8 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec records.Record) (records.Re
 	if rec.Bridge != "" {
 		link, err := outside.LinkByName(rec.Bridge)
 		if err == nil && link.Attrs().Flags&unix.IFF_UP != 0 {
-			return rec, link.Attrs().Index, nil
+			rec, err = b.gainIPv6(outside, rec, link)
+			return rec, link.Attrs().Index, err
 		}
 		if err != nil && !netdev.IsNotFound(err) {
 			return rec, 0, err

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -145,6 +146,70 @@ func TestDualStack(t *testing.T) {
 		nettest.Teardown(t, host, br, id)
 	}
 	nettest.Bare(t, host, run)
+}
+
+// TestSmallMTU: the pods' MTU is the smaller one of the two default routes; where it is too small for IPv6, pods have
+// IPv4.
+func TestSmallMTU(t *testing.T) {
+	for _, c := range []struct {
+		four, six int
+		want      int
+		addresses int
+	}{{1200, 1500, 1200, 1}, {1279, 1400, 1279, 1}, {1280, 1400, 1280, 2}, {1400, 1280, 1280, 2}, {9000, 9000, 1500, 2}} {
+		host, pod, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+		nettest.JoinOutside(t, host, outside)
+		command(t, host, fmt.Sprintf("ip link set up0 mtu %d", c.six))
+		addIPv6(t, host, outside)
+		command(t, host, fmt.Sprintf("ip link add wan mtu %d type veth peer name way; ip link set way up; ip link set wan up; "+
+			"ip addr add 198.51.100.2/24 dev wan; ip route replace default via 198.51.100.1", c.four))
+		nettest.In(t, host, func() error {
+			addrs, err := newBridge(t, t.TempDir()).Setup(t.Context(), "a", nettest.Path(pod), nettest.NoPorts)
+			if err == nil && len(addrs) != c.addresses {
+				t.Errorf("%+v: addresses %v", c, addrs)
+			}
+			return err
+		})
+		if got := command(t, pod, "ip link show eth0"); !strings.Contains(got, fmt.Sprintf(" mtu %d ", c.want)) {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
+// TestLateIPv6: pods that start when the machine has got IPv6 have it, whether or not podrun was started again, beside
+// pods that do not have it; a pod's host port answers by it too.
+func TestLateIPv6(t *testing.T) {
+	for _, repaired := range []bool{false, true} {
+		host, old, late, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+		nettest.JoinOutside(t, host, outside)
+		run := t.TempDir()
+		br := newBridge(t, run)
+		mustSetupPod(t, host, br, "old", old, nettest.PodWith(t, "old", "8080:80/TCP"))
+		addIPv6(t, host, outside)
+		if repaired {
+			nettest.In(t, host, br.Repair)
+		}
+		mustSetupPod(t, host, br, "late", late, nettest.PodWith(t, "late", "[2001:db8::2]:81:80/TCP", "8081:80/TCP"))
+		nettest.ServeTCP(t, old, ":80", "old")
+		serveTCP6(t, late, "[::]:80", "late")
+		serveTCP6(t, outside, "[::]:90", "world")
+		for _, c := range []struct {
+			to   string
+			from netns.NsHandle
+			want string
+		}{
+			{"[2001:db8::1]:90", late, "world 2001:db8::2"},
+			{"[2001:db8::2]:81", outside, "late 2001:db8::1"},
+			{"[2001:db8::2]:8081", outside, "late 2001:db8::1"},
+			{"192.0.2.2:8080", outside, "old 192.0.2.1"},
+		} {
+			if got, err := nettest.Ask(c.from, "tcp", c.to); got != c.want {
+				t.Errorf("repaired %t: %s answers %q, %v; want %q", repaired, c.to, got, err, c.want)
+			}
+		}
+		nettest.Teardown(t, host, br, "old")
+		nettest.Teardown(t, host, br, "late")
+		nettest.Bare(t, host, run)
+	}
 }
 
 // TestForwardDropOfIPv6: pods reach other machines by IPv6 although the policy of ip6tables'

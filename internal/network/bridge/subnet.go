@@ -21,6 +21,8 @@ const (
 	subnetBits = 20
 	// widestMTU is the Ethernet MTU, which every link accepts.
 	widestMTU = 1500
+	// leastMTU6 is the MTU that IPv6 needs: the kernel gives no link with less an IPv6 address.
+	leastMTU6 = 1280
 )
 
 // ranges returns the private address ranges that a subnet is chosen from, starting with the one
@@ -58,17 +60,33 @@ func choose(outside *netlink.Handle, rec records.Record, run, boot string) (reco
 			return rec, err
 		}
 	}
-	chosen := records.Record{Bridge: name, Subnet: subnet, Subnet6: rec.Subnet6, MTU: hostMTU(outside), Boot: boot}
-	if rec.Bridge == "" && hasIPv6(outside) {
-		chosen.Subnet6 = subnet6(run, boot)
+	chosen := records.Record{
+		Bridge: name, Subnet: subnet, Subnet6: rec.Subnet6, MTU: uplinkMTU(outside, netlink.FAMILY_V4), Boot: boot,
+	}
+	if chosen.MTU < leastMTU6 {
+		chosen.Subnet6 = netip.Prefix{}
+	}
+	if chosen = withIPv6(outside, chosen, run, "default"); chosen.Subnet6.IsValid() {
+		chosen.MTU = min(chosen.MTU, uplinkMTU(outside, netlink.FAMILY_V6)) // which no link with less than leastMTU6 has
 	}
 	return chosen, nil
 }
 
-// hasIPv6 reports whether the machine has a default route for IPv6, and IPv6 is enabled in new
-// network namespaces.
-func hasIPv6(outside *netlink.Handle) bool {
-	for _, name := range []string{"all", "default"} {
+// withIPv6 returns rec with an IPv6 subnet, if the machine has IPv6 and the bridge can have it: link is the
+// bridge, or "default" before it exists. A bridge has one MTU: where IPv4's default route needs one that
+// IPv6 does not allow, as through a tunnel, pods have no IPv6. With a wider one, their IPv4 connections
+// would depend on ICMP from other machines.
+func withIPv6(outside *netlink.Handle, rec records.Record, run, link string) records.Record {
+	if !rec.Subnet6.IsValid() && rec.MTU >= leastMTU6 && hasIPv6(outside, link) {
+		rec.Subnet6 = subnet6(run, rec.Boot)
+	}
+	return rec
+}
+
+// hasIPv6 reports whether the machine has a default route for IPv6, and IPv6 is enabled on a link and in
+// new network namespaces.
+func hasIPv6(outside *netlink.Handle, name string) bool {
+	for _, name := range []string{"all", "default", name} {
 		b, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6")
 		if err != nil || len(b) == 0 || b[0] != '0' {
 			return false
@@ -76,6 +94,20 @@ func hasIPv6(outside *netlink.Handle) bool {
 	}
 	link, _, err := netdev.DefaultRoute(outside, netlink.FAMILY_V6)
 	return err == nil && link != nil
+}
+
+// gainIPv6 gives a bridge an IPv6 subnet if the machine has got IPv6 since the bridge was made, as when
+// routers advertise late at boot. Pods have IPv6 if they start from then on. The caller holds the lock.
+func (b *Bridge) gainIPv6(outside *netlink.Handle, rec records.Record, link netlink.Link) (records.Record, error) {
+	gained := withIPv6(outside, rec, b.identity.run, rec.Bridge)
+	if gained == rec {
+		return rec, nil
+	}
+	// Recorded last: a process that is killed before leaves it to the next one.
+	if _, err := b.complete(outside, gained, link); err != nil {
+		return rec, fmt.Errorf("giving it IPv6: %w", err)
+	}
+	return gained, b.records.Save(gained)
 }
 
 // subnet6 returns a subnet of the unique local addresses (RFC 4193) that no other network has: its
@@ -198,10 +230,10 @@ func addrOf(n uint32) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// hostMTU returns the MTU of the default route's link, at most widestMTU, so that pods' packets are
-// not fragmented.
-func hostMTU(outside *netlink.Handle) int {
-	link, _, err := netdev.DefaultRoute(outside, netlink.FAMILY_V4)
+// uplinkMTU returns the MTU of the link of the family's default route, at most widestMTU, so that pods'
+// packets are not fragmented.
+func uplinkMTU(outside *netlink.Handle, family int) int {
+	link, _, err := netdev.DefaultRoute(outside, family)
 	if err != nil || link == nil {
 		return widestMTU
 	}
