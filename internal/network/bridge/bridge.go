@@ -315,7 +315,7 @@ func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netl
 		if err := outside.AddrAdd(link, gateway); err != nil && !errors.Is(err, unix.EEXIST) {
 			return 0, fmt.Errorf("giving it %s: %w", gateway.IPNet, err)
 		}
-		if err := forward(outside, subnet.Addr()); err != nil {
+		if err := forward(subnet.Addr()); err != nil {
 			b.log.Warn("cannot turn on forwarding: pods reach only each other and this machine",
 				"subnet", subnet, "err", err)
 		}

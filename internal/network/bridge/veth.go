@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -162,7 +163,7 @@ func deleteLink(outside *netlink.Handle, link netlink.Link) error {
 }
 
 // forward turns on the forwarding of packets of addr's family between the machine's links.
-func forward(outside *netlink.Handle, addr netip.Addr) error {
+func forward(addr netip.Addr) error {
 	path := "/proc/sys/net/ipv4/ip_forward"
 	if addr.Is6() {
 		path = "/proc/sys/net/ipv6/conf/all/forwarding"
@@ -175,29 +176,40 @@ func forward(outside *netlink.Handle, addr netip.Addr) error {
 		return nil
 	}
 	if addr.Is6() {
-		if err := acceptRAWhileForwarding(outside); err != nil {
+		if err := acceptRAWhileForwarding(); err != nil {
 			return err
 		}
 	}
 	return os.WriteFile(path, []byte("1"), 0)
 }
 
-// acceptRAWhileForwarding sets accept_ra of the default route's link from 1 to 2, so that it keeps its
+// acceptRAWhileForwarding sets accept_ra of the machine's links from 1 to 2, so that they keep their
 // addresses and routes from router advertisements although the machine forwards. With 1 the kernel
-// would treat the machine as a router and ignore advertisements, and the machine would lose its
-// default route in time. Other links are not changed, because pods could send advertisements
-// themselves.
-func acceptRAWhileForwarding(outside *netlink.Handle) error {
-	link, _, err := netdev.DefaultRoute(outside, netlink.FAMILY_V6)
-	if err != nil || link == nil {
+// would treat the machine as a router: it would remove these routes, on all links, and ignore
+// advertisements. So no link accepts what it did not accept before. Links that are made later are left as
+// they are, because they may be those of other software's containers, which could send advertisements:
+// as that software expects, they ignore them. The bridge, which is among the links, is set to 0 before
+// it is up.
+func acceptRAWhileForwarding() error {
+	const conf = "/proc/sys/net/ipv6/conf"
+	links, err := os.ReadDir(conf)
+	if err != nil {
 		return err
 	}
-	path := "/proc/sys/net/ipv6/conf/" + link.Attrs().Name + "/accept_ra"
-	b, err := os.ReadFile(path)
-	if err != nil || len(b) == 0 || b[0] != '1' {
-		return err
+	for _, link := range links {
+		name := link.Name()
+		if name == "all" || name == "default" || name == "lo" {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(conf, name, "accept_ra"))
+		if err == nil && len(b) > 0 && b[0] == '1' {
+			err = setIPv6(name, "accept_ra", "2")
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // removed meanwhile
+			return err
+		}
 	}
-	return os.WriteFile(path, []byte("2"), 0)
+	return nil
 }
 
 // ignoreRouterAdvertisements makes a link ignore router advertisements, which a pod could send.
