@@ -1,7 +1,9 @@
 package volume
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -124,29 +126,53 @@ func TestEtcWithHostNetwork(t *testing.T) {
 	}
 }
 
-func TestResolvConfBehindLoopback(t *testing.T) {
+// TestResolvConfReachable: a pod with a network of its own has the host's servers that it can reach, and those behind
+// systemd-resolved if there are none. A pod in the host's network has the host's file. If no server is left, the log
+// says so once.
+func TestResolvConfReachable(t *testing.T) {
 	const behind = "nameserver 192.0.2.53\n"
+	const none = "# No DNS servers known.\nsearch .\n" // as before DHCP
 	for _, c := range []struct {
-		conf    string
-		resolve bool
-		want    string
+		conf, resolved, want string
+		warns                bool
 	}{
-		{"nameserver 127.0.0.53\noptions edns0\n", true, behind},
-		{"nameserver 127.0.0.53\nnameserver ::1\n", true, behind},
-		{"nameserver ::ffff:127.0.0.1\n", true, behind},
-		{"nameserver 127.0.0.53\n", false, "nameserver 127.0.0.53\n"},
-		{"nameserver 127.0.0.1\nnameserver 192.0.2.1\n", true, "nameserver 127.0.0.1\nnameserver 192.0.2.1\n"},
-		{"nameserver fe80::1%eth0\n", true, "nameserver fe80::1%eth0\n"},
-		{"#nameserver 127.0.0.1\n", true, "#nameserver 127.0.0.1\n"},
-		{"", true, ""},
+		{"nameserver 127.0.0.53\noptions edns0\n", behind, behind, false},
+		{"nameserver 127.0.0.53\nnameserver ::1\nnameserver 0.0.0.0\n", behind, behind, false},
+		{"nameserver ::ffff:127.0.0.1\n", behind, behind, false},
+		{"nameserver 127.0.0.53\n", "", "nameserver 127.0.0.53\n", true},
+		{"nameserver 127.0.0.53\noptions edns0\n", none, "nameserver 127.0.0.53\noptions edns0\n", true},
+		{"nameserver 127.0.0.53\n", "nameserver fe80::1%eth0\n", "nameserver 127.0.0.53\n", true},
+		{"nameserver 127.0.0.53\n", "nameserver fe80::1%eth0\n" + behind, behind, false},
+		{"nameserver 127.0.0.1\nnameserver 192.0.2.1\nsearch example.org", behind, "nameserver 192.0.2.1\nsearch example.org", false},
+		{"nameserver fe80::1%eth0\nnameserver 2001:db8::1\n", behind, "nameserver 2001:db8::1\n", false},
+		{"nameserver fe80::1%eth0\n", behind, behind, false},
+		{"nameserver 169.254.169.254\n", behind, "nameserver 169.254.169.254\n", false},
+		{"#nameserver 127.0.0.1\n", behind, "#nameserver 127.0.0.1\n", false},
+		{"", behind, "", false},
 	} {
-		f := newFixture(t)
+		var log bytes.Buffer
+		f := newFixture(t).with(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		f.put(t, "etc/resolv.conf", c.conf)
-		if c.resolve {
-			f.put(t, "run/systemd/resolve/resolv.conf", behind)
+		if c.resolved != "" {
+			f.put(t, "run/systemd/resolve/resolv.conf", c.resolved)
 		}
-		if got := f.etc(t, podWith(), nil, "resolv.conf"); got != c.want {
-			t.Errorf("%q gives %q, want %q", c.conf, got, c.want)
+		inHost, withOwn := podWith(), podWith()
+		inHost.Spec.HostNetwork = true
+		if got := f.etc(t, inHost, nil, "resolv.conf"); got != c.conf {
+			t.Errorf("%q gives %q in the host's network", c.conf, got)
+		}
+		withOwn.Spec.DNSConfig = &v1.PodDNSConfig{Nameservers: []string{"127.0.0.1", "192.0.2.7"}} // of its own container
+		got := f.etc(t, withOwn, nil, "resolv.conf")
+		if c.warns && !strings.HasPrefix(got, "nameserver 127.0.0.1\nnameserver 192.0.2.7\n") || log.Len() > 0 {
+			t.Errorf("%q gives a pod with servers of its own %q; %s", c.conf, got, &log)
+		}
+		for range 2 {
+			if got := f.etc(t, podWith(), nil, "resolv.conf"); got != c.want {
+				t.Errorf("%q gives %q, want %q", c.conf, got, c.want)
+			}
+		}
+		if got := strings.Count(log.String(), "no DNS"); got != 1 && c.warns || got != 0 && !c.warns {
+			t.Errorf("%q: %s", c.conf, &log)
 		}
 	}
 }

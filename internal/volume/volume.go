@@ -83,7 +83,7 @@ func New(o Options) *Volumes {
 		dirs: o.Dirs,
 		etc: etc.New(etc.Options{
 			Dirs: o.Dirs, HostRoot: o.HostRoot, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain,
-			Neighbours: o.Neighbours,
+			Neighbours: o.Neighbours, Log: o.Log,
 		}),
 		mounts:   mounts.New(),
 		attempts: attempts{of: map[pod.UID]chan struct{}{}},

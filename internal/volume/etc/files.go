@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,12 +40,15 @@ type Options struct {
 	ClusterDomain string
 	// Neighbours returns the host entries by which a pod can reach other pods; nil: none.
 	Neighbours func(p *v1.Pod) []pod.HostEntry
+	Log        *slog.Logger
 }
 
 // Files writes the files of the pods of one root directory. Its methods may be called concurrently.
 type Files struct {
 	o  Options
 	mu sync.Mutex // guards writes
+	// unresolved limits the warning that pods have no DNS to one per process.
+	unresolved sync.Once
 }
 
 // New returns Files. It changes nothing on disk.

@@ -35,11 +35,18 @@ func (f *Files) resolvConf(p *v1.Pod) ([]byte, error) {
 		if host, err = f.hostResolvConf(s.HostNetwork); err != nil {
 			return nil, err
 		}
-		if policy == v1.DNSDefault && s.DNSConfig == nil {
-			return host, nil
-		}
 	}
 	r := parseResolver(host)
+	if policy == v1.DNSDefault && !s.HostNetwork {
+		if s.DNSConfig != nil && len(s.DNSConfig.Nameservers) > 0 {
+			r.servers = slices.DeleteFunc(r.servers, unreachable)
+		} else {
+			f.warnUnreachable(r.servers)
+		}
+	}
+	if policy == v1.DNSDefault && s.DNSConfig == nil {
+		return host, nil
+	}
 	if policy == v1.DNSClusterFirst || policy == v1.DNSClusterFirstWithHostNet {
 		r = resolver{
 			servers: f.o.ClusterDNS,
@@ -135,26 +142,52 @@ func (r resolver) text() []byte {
 	return b.Bytes()
 }
 
-// hostResolvConf returns the host's resolv.conf. A pod cannot reach a resolver on the host's
-// loopback; if there are no others, it returns the list of upstream resolvers of systemd-resolved,
-// if that runs.
+// hostResolvConf returns the host's resolv.conf. For a pod with a network of its own, it leaves out servers
+// that the pod cannot reach. If that leaves none, it returns the list of upstream servers of
+// systemd-resolved instead; and if there is none either, the host's file as it is.
 func (f *Files) hostResolvConf(hostNetwork bool) ([]byte, error) {
 	conf, err := f.hostFile("etc/resolv.conf")
-	if err != nil || hostNetwork || !onlyLoopback(conf) {
+	if err != nil || hostNetwork || len(parseResolver(conf).servers) == 0 {
 		return conf, err
 	}
 	behind, err := f.hostFile("run/systemd/resolve/resolv.conf")
-	if err != nil || len(behind) == 0 {
-		return conf, err
+	if err != nil {
+		return nil, err
 	}
-	return behind, nil
+	for _, c := range [][]byte{conf, behind} {
+		if kept := withoutUnreachable(c); len(parseResolver(kept).servers) > 0 {
+			return kept, nil
+		}
+	}
+	return conf, nil
 }
 
-// onlyLoopback reports whether a resolv.conf names resolvers and all of them are on the loopback.
-func onlyLoopback(conf []byte) bool {
-	servers := parseResolver(conf).servers
-	return len(servers) > 0 && !slices.ContainsFunc(servers, func(s string) bool {
-		addr, err := netip.ParseAddr(s)
-		return err != nil || !addr.Unmap().IsLoopback()
+func withoutUnreachable(conf []byte) []byte {
+	var b bytes.Buffer
+	for line := range bytes.Lines(conf) {
+		if !slices.ContainsFunc(parseResolver(line).servers, unreachable) {
+			b.Write(line)
+		}
+	}
+	return b.Bytes()
+}
+
+// unreachable reports whether a server of the host's resolv.conf has an address that means something else, or
+// nothing, in another network namespace: one of the loopback, or of a link (with its name, as fe80::1%eth0).
+// IPv4's link-local addresses are not of a link: clouds have their servers there.
+func unreachable(server string) bool {
+	addr, err := netip.ParseAddr(server)
+	addr = addr.Unmap()
+	return err == nil && (addr.IsLoopback() || addr.IsUnspecified() || addr.Is6() && addr.IsLinkLocalUnicast())
+}
+
+// warnUnreachable logs once per process that pods have no DNS, if the host's servers are all unreachable.
+func (f *Files) warnUnreachable(servers []string) {
+	if len(servers) == 0 || slices.ContainsFunc(servers, func(s string) bool { return !unreachable(s) }) {
+		return
+	}
+	f.unresolved.Do(func() {
+		f.o.Log.Warn("pods have no DNS: they cannot reach any server of this machine's resolv.conf; "+
+			"a container gets other servers when it starts again", "servers", servers)
 	})
 }
