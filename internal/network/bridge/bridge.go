@@ -140,10 +140,7 @@ func (b *Bridge) repair(outside *netlink.Handle) error {
 	if err != nil {
 		return err
 	}
-	if rec, err = b.gainIPv6(outside, rec, link); err == nil {
-		_, err = b.complete(outside, rec, link)
-	}
-	if err != nil {
+	if _, err := b.complete(outside, rec, link); err != nil {
 		return err
 	}
 	return b.ports.Repair()

@@ -175,41 +175,51 @@ func TestSmallMTU(t *testing.T) {
 	}
 }
 
-// TestLateIPv6: pods that start when the machine has got IPv6 have it, whether or not podrun was started again, beside
-// pods that do not have it; a pod's host port answers by it too.
-func TestLateIPv6(t *testing.T) {
-	for _, repaired := range []bool{false, true} {
-		host, old, late, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
-		nettest.JoinOutside(t, host, outside)
-		run := t.TempDir()
-		br := newBridge(t, run)
-		mustSetupPod(t, host, br, "old", old, nettest.PodWith(t, "old", "8080:80/TCP"))
-		addIPv6(t, host, outside)
-		if repaired {
-			nettest.In(t, host, br.Repair)
-		}
-		mustSetupPod(t, host, br, "late", late, nettest.PodWith(t, "late", "[2001:db8::2]:81:80/TCP", "8081:80/TCP"))
-		nettest.ServeTCP(t, old, ":80", "old")
-		serveTCP6(t, late, "[::]:80", "late")
-		serveTCP6(t, outside, "[::]:90", "world")
-		for _, c := range []struct {
-			to   string
-			from netns.NsHandle
-			want string
-		}{
-			{"[2001:db8::1]:90", late, "world 2001:db8::2"},
-			{"[2001:db8::2]:81", outside, "late 2001:db8::1"},
-			{"[2001:db8::2]:8081", outside, "late 2001:db8::1"},
-			{"192.0.2.2:8080", outside, "old 192.0.2.1"},
-		} {
-			if got, err := nettest.Ask(c.from, "tcp", c.to); got != c.want {
-				t.Errorf("repaired %t: %s answers %q, %v; want %q", repaired, c.to, got, err, c.want)
-			}
-		}
-		nettest.Teardown(t, host, br, "old")
-		nettest.Teardown(t, host, br, "late")
-		nettest.Bare(t, host, run)
+// TestSmallMTULater: a bridge that was removed by others gets no IPv6 again where the MTU has become too small for it.
+func TestSmallMTULater(t *testing.T) {
+	host, outside := nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
+	addIPv6(t, host, outside)
+	br := newBridge(t, t.TempDir())
+	nettest.MustSetup(t, host, br, "a", nettest.NewNS(t))
+	rec, err := br.records.Load()
+	if err != nil || !rec.Subnet6.IsValid() {
+		t.Fatal(rec, err)
 	}
+	command(t, host, "ip link del "+rec.Bridge+"; ip link set up0 mtu 1200")
+	nettest.MustSetup(t, host, br, "b", nettest.NewNS(t))
+}
+
+// TestLateIPv6: a pod that starts when the machine has got IPv6 has it, and its host ports answer by it, beside a pod
+// that does not have it.
+func TestLateIPv6(t *testing.T) {
+	host, old, late, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	mustSetupPod(t, host, br, "old", old, nettest.PodWith(t, "old", "8080:80/TCP"))
+	addIPv6(t, host, outside)
+	mustSetupPod(t, host, br, "late", late, nettest.PodWith(t, "late", "[2001:db8::2]:81:80/TCP", "8081:80/TCP"))
+	nettest.ServeTCP(t, old, ":80", "old")
+	serveTCP6(t, late, "[::]:80", "late")
+	serveTCP6(t, outside, "[::]:90", "world")
+	for _, c := range []struct {
+		to   string
+		from netns.NsHandle
+		want string
+	}{
+		{"[2001:db8::1]:90", late, "world 2001:db8::2"},
+		{"[2001:db8::2]:81", outside, "late 2001:db8::1"},
+		{"[2001:db8::2]:8081", outside, "late 2001:db8::1"},
+		{"192.0.2.2:8080", outside, "old 192.0.2.1"},
+	} {
+		if got, err := nettest.Ask(c.from, "tcp", c.to); got != c.want {
+			t.Errorf("%s answers %q, %v; want %q", c.to, got, err, c.want)
+		}
+	}
+	nettest.Teardown(t, host, br, "old")
+	nettest.Teardown(t, host, br, "late")
+	nettest.Bare(t, host, run)
 }
 
 // TestForwardDropOfIPv6: pods reach other machines by IPv6 although the policy of ip6tables'

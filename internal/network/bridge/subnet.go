@@ -67,7 +67,7 @@ func choose(outside *netlink.Handle, rec records.Record, run, boot string) (reco
 		chosen.Subnet6 = netip.Prefix{}
 	}
 	if chosen = withIPv6(outside, chosen, run, "default"); chosen.Subnet6.IsValid() {
-		chosen.MTU = min(chosen.MTU, uplinkMTU(outside, netlink.FAMILY_V6)) // which no link with less than leastMTU6 has
+		chosen.MTU = min(chosen.MTU, uplinkMTU(outside, netlink.FAMILY_V6)) // IPv6 is on no link with too little
 	}
 	return chosen, nil
 }
