@@ -95,8 +95,15 @@ func (c *Checkpoint) Instance(id string) *pod.Container {
 // each exit is followed by a restart, nothing is lost with one. Each later state of c must be as durable as the first
 // one with the result: on XFS, one that is not takes the place of the durable file before its own contents are on disk.
 func (c *Checkpoint) hasResult() bool {
-	return c.Pod.Spec.RestartPolicy != v1.RestartPolicyAlways &&
-		slices.ContainsFunc(c.Instances, func(i pod.Container) bool { return i.State == pod.Exited })
+	return slices.ContainsFunc(c.Instances, func(i pod.Container) bool {
+		policy := c.Pod.Spec.RestartPolicy
+		for k := range c.Pod.Spec.Containers {
+			if own := &c.Pod.Spec.Containers[k]; own.Name == i.Name && own.RestartPolicy != nil {
+				policy = v1.RestartPolicy(*own.RestartPolicy)
+			}
+		}
+		return i.State == pod.Exited && policy != v1.RestartPolicyAlways
+	})
 }
 
 // DropSandbox removes the sandbox with the ID from the checkpoint's sandboxes. It becomes LastSandbox.

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,11 +17,17 @@ func TestResultSurvivesPowerCut(t *testing.T) {
 	t.Parallel()
 	for policy, survives := range map[v1.RestartPolicy]bool{
 		v1.RestartPolicyNever: true, v1.RestartPolicyOnFailure: true, v1.RestartPolicyAlways: false,
+		"Always, Never": true, "Always, OnFailure": true, "Never, Always": false, // the pod's, and its container's own
 	} {
 		disk := NewMemory(nil)
 		s := NewStoreOn(disk, slog.New(slog.DiscardHandler))
 		p := manifest("job", "u1")
-		p.Spec.RestartPolicy = policy
+		ofPod, own, _ := strings.Cut(string(policy), ", ")
+		p.Spec.RestartPolicy = v1.RestartPolicy(ofPod)
+		p.Spec.Containers = []v1.Container{{Name: "a"}}
+		if own != "" {
+			p.Spec.Containers[0].RestartPolicy = new(v1.ContainerRestartPolicy(own))
+		}
 		must := func(err error) {
 			t.Helper()
 			if err != nil {
