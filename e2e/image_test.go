@@ -191,6 +191,28 @@ func TestImageDir(t *testing.T) {
 	}
 }
 
+// TestImageDirTakesItsTime: the service manager hears what serve loads, and waits for it.
+func TestImageDirTakesItsTime(t *testing.T) {
+	n := bareNode(t)
+	must(t, os.MkdirAll(n.path("root", "images"), 0o755))
+	archive := n.path("root", "images", "box.tar")
+	must(t, os.Symlink(setup.image, archive))
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: n.path("notify")})
+	must(t, err)
+	defer manager.Close()
+	must(t, manager.SetReadDeadline(time.Now().Add(patience)))
+	n.serveWith([]string{"NOTIFY_SOCKET=" + n.path("notify")})
+	for _, want := range []string{
+		fmt.Sprintf("EXTEND_TIMEOUT_USEC=90000000\nSTATUS=Loading %q", archive), "READY=1\nSTATUS=Serving 0 pods",
+	} {
+		text := make([]byte, 4096)
+		length, err := manager.Read(text)
+		if got := string(text[:length]); err != nil || got != want {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	}
+}
+
 // private lets only the user me with the password pw in.
 func private(open http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

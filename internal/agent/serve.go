@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"time"
 
 	"podrun.io/podrun/internal/agent/images"
 	"podrun.io/podrun/internal/agent/nodeinfo"
@@ -72,9 +74,8 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if err := a.locks.Sweep(); err != nil {
 		o.Log.Warn("removing leftover pod locks failed", "err", err)
 	}
-	if a.conn != nil {
-		o.archives().Load(ctx, a.conn.Driver)
-	}
+	notify := sdnotify.Notifier{Watchdog: o.Watchdog, Log: o.Log}
+	a.loadArchives(ctx, notify)
 	known.Answer(owner.NewJobRequests(o.Dirs, o.Log), owner.NewUndoRequests(o.Dirs, o.Log), a.events)
 	stored, err := known.At(a.loop.Boot, a.loop.Wall, a.relister.Outage, o.Log).Recall(a.runtime.Store())
 	if err != nil {
@@ -89,7 +90,6 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if a.loop.Strays, err = status.Keys(o.Dirs); err != nil {
 		return err
 	}
-	notify := sdnotify.Notifier{Watchdog: o.Watchdog, Log: o.Log}
 	s := service{agent: a, info: info, record: known, notify: notify, ping: make(chan struct{})}
 	s.images, s.pods = s.newImages(), s.newPods()
 	serving, end := s.pods.Outlive(ctx)
@@ -113,6 +113,20 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	}
 	files.Touch()
 	return nil
+}
+
+// startTime is how long serve may take to be ready after it has loaded an archive: systemd's default for a start.
+const startTime = 90 * time.Second
+
+// loadArchives loads the image archives. No pod starts before: an archive may have another image under the name of one
+// that is present.
+func (a *agent) loadArchives(ctx context.Context, notify sdnotify.Notifier) {
+	if a.conn == nil {
+		return
+	}
+	archives := a.o.archives()
+	archives.Loading = func(file string) func() { return notify.Starting(fmt.Sprintf("Loading %q", file), startTime) }
+	archives.Load(ctx, a.conn.Driver)
 }
 
 // service is a serve that runs.

@@ -46,7 +46,9 @@ type Archives struct {
 	// Dir has the archives. Empty: the directory below the root directory, which need not exist.
 	Dir  string
 	Dirs layout.Dirs
-	Log  *slog.Logger
+	// Loading is called before an archive is loaded, which may take minutes, and done after it. May be nil.
+	Loading func(file string) (done func())
+	Log     *slog.Logger
 }
 
 // Load loads those archives of the image directory that have changed since they were loaded,
@@ -72,7 +74,7 @@ func (a Archives) Load(ctx context.Context, into Loader) {
 		if !isArchive(e) || ctx.Err() != nil {
 			continue
 		}
-		now, fresh, err := loadArchive(ctx, into, file, known[file])
+		now, fresh, err := a.load(ctx, into, file, known[file])
 		if err != nil {
 			a.Log.Warn("loading an image archive failed", "file", file, "err", err)
 			continue
@@ -112,9 +114,11 @@ func isArchive(e fs.DirEntry) bool {
 		})
 }
 
-// loadArchive loads an archive unless it is unchanged and all of its images are present. fresh
+// load loads an archive unless it is unchanged and all of its images are present. fresh
 // reports that it was loaded.
-func loadArchive(ctx context.Context, into Loader, file string, before loaded) (now loaded, fresh bool, err error) {
+func (a Archives) load(
+	ctx context.Context, into Loader, file string, before loaded,
+) (now loaded, fresh bool, err error) {
 	const anywhere sys.Follow = 0 // archives may be links
 	f, err := sys.OpenRegular(filepath.Dir(file), filepath.Base(file), anywhere, os.O_RDONLY)
 	if err != nil {
@@ -133,6 +137,9 @@ func loadArchive(ctx context.Context, into Loader, file string, before loaded) (
 		if !missing {
 			return before, false, nil
 		}
+	}
+	if a.Loading != nil {
+		defer a.Loading(file)()
 	}
 	names, err := into.Load(ctx, f)
 	if err != nil {

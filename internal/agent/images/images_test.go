@@ -3,6 +3,7 @@ package images
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -90,6 +91,26 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	load(2, "the record is torn")
+
+	// Whoever waits for the load hears of each archive that is loaded, before it and after it.
+	var reported []string
+	a.Loading = func(file string) func() {
+		reported = append(reported, filepath.Base(file))
+		return func() { reported = append(reported, fmt.Sprint(s.loads)) }
+	}
+	load(0, "unchanged again")
+	if want := []string{"b.tar.gz", "0"}; !slices.Equal(reported, want) { // which cannot be loaded
+		t.Errorf("%q, want %q", reported, want)
+	}
+	if err := os.Remove(dirs.ImageFiles().Loaded()); err != nil {
+		t.Fatal(err)
+	}
+	reported = nil
+	load(2, "the record is lost")
+	if want := []string{"a.tar", "1", "b.tar.gz", "1", "l.tar", "2"}; !slices.Equal(reported, want) {
+		t.Errorf("%q, want %q", reported, want)
+	}
+	a.Loading = nil
 
 	p := &v1.Pod{Spec: v1.PodSpec{
 		Containers: []v1.Container{{Image: "web:1"}},

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -38,6 +39,28 @@ func (n Notifier) Stopping() { n.say(daemon.SdNotifyStopping) }
 // Extend asks the service manager to let serve take that long to stop, from now on.
 func (n Notifier) Extend(by time.Duration) {
 	n.say(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", by.Microseconds()))
+}
+
+// Starting reports what serve does before it is ready. Until done is called, it asks the service manager again and
+// again to let serve take that long from then on: a start may take longer than any timeout that suits others.
+func (n Notifier) Starting(what string, by time.Duration) (done func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		again := time.NewTicker(by / 3)
+		defer again.Stop()
+		for ctx.Err() == nil {
+			n.say(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nSTATUS=%s", by.Microseconds(), what))
+			select {
+			case <-again.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // Waits reports whether there is a service manager, which waits until serve has stopped.
