@@ -3,8 +3,8 @@
 # already is replaced; its pods run on meanwhile.
 set -e
 # What a removal kept for a purge is of an earlier version now.
-rm -f "$DPKG_ROOT/usr/lib/podrun/podrun"
-if [ -d /run/systemd/system ]; then
+rm -rf "$DPKG_ROOT/usr/lib/podrun"
+if [ -d /run/systemd/system ] && [ -z "$DPKG_ROOT" ]; then
 	systemctl daemon-reload || true
 	systemctl try-restart podrun.service || true
 fi

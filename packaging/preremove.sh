@@ -2,13 +2,25 @@
 # Before it is gone for good, podrun stops, and its pods run on until the package is purged, until a reboot, or until
 # podrun down --all before that. An upgrade restarts it afterwards.
 set -e
+saved=$DPKG_ROOT/usr/lib/podrun
+keep() {
+	ln -fL "$1" "$saved/$2" 2>/dev/null || cp "$1" "$saved/$2"
+}
 if [ "$1" = remove ]; then
 	if [ -d /run/systemd/system ] && [ -z "$DPKG_ROOT" ]; then
 		systemctl disable --now podrun.service || true
 	fi
-	# A purge stops the pods, when /usr/bin/podrun is gone.
-	mkdir -p -m 0755 "$DPKG_ROOT/usr/lib/podrun"
-	ln -f "$DPKG_ROOT/usr/bin/podrun" "$DPKG_ROOT/usr/lib/podrun/podrun" 2>/dev/null ||
-		cp "$DPKG_ROOT/usr/bin/podrun" "$DPKG_ROOT/usr/lib/podrun/podrun"
+	# A purge stops the pods, when these are gone: /usr/bin/podrun, the settings, which dpkg removes before it asks for
+	# the purge, and runc, which apt may remove before that.
+	mkdir -p -m 0755 "$saved"
+	keep "$DPKG_ROOT/usr/bin/podrun" podrun
+	rm -f "$saved/settings"
+	if [ -r "$DPKG_ROOT/etc/default/podrun" ]; then
+		install -m 0600 "$DPKG_ROOT/etc/default/podrun" "$saved/settings"
+	fi
+	if runc=$(command -v runc); then
+		keep "$runc" runc
+		echo "$runc" >"$saved/runc.path"
+	fi
 	echo "podrun's pods run on; apt-get purge podrun stops them" >&2
 fi
