@@ -8,7 +8,7 @@ import (
 )
 
 // TestServiceFiles: what starts podrun as a service runs the binary where docs/start.md installs it, and the unit
-// reads the settings that the package ships.
+// reads the settings that the package ships, which may be secret.
 func TestServiceFiles(t *testing.T) {
 	read := func(path string) string {
 		text, err := os.ReadFile("../" + path)
@@ -30,7 +30,7 @@ func TestServiceFiles(t *testing.T) {
 		}
 	}
 	if !strings.Contains(read("podrun.service"), "\nEnvironmentFile=-/etc/default/podrun\n") ||
-		!strings.Contains(read("packaging/nfpm.yaml"), "dst: /etc/default/podrun, type: config|noreplace") {
+		!strings.Contains(read("packaging/nfpm.yaml"), "dst: /etc/default/podrun, type: config|noreplace, file_info: {mode: 0600}}") {
 		t.Error("the unit and the package do not agree on the file of settings")
 	}
 }

@@ -68,6 +68,9 @@ func TestPackage(t *testing.T) {
 	if got := m.run("systemctl", "is-enabled", "podrun"); string(got.Stdout) != "disabled\n" {
 		t.Errorf("the unit after the installation: %v", got)
 	}
+	if got := m.sh("stat -c '%a %U:%G' /etc/default/podrun"); got != "600 root:root" {
+		t.Errorf("the settings are %s", got)
+	}
 	show := func(property string) string { return m.sh("systemctl show -P " + property + " podrun") }
 	if got := show("ActiveState"); got != "inactive" {
 		t.Errorf("podrun after the installation: %s", got)
