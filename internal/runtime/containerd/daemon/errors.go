@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/ttrpc"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/status"
 
 	"podrun.io/podrun/internal/runtime"
@@ -62,6 +63,13 @@ func IsRuntimeFailure(err error) bool {
 // the container's command. Only the text of runc's error says so.
 func IsNoProgram(err error) bool {
 	return IsRuntimeFailure(err) && strings.Contains(err.Error(), `exec: "`)
+}
+
+// IsFull reports whether runc had no space for what it needs, such as a mount point. Only the text of
+// its error says so.
+func IsFull(err error) bool {
+	return IsRuntimeFailure(err) && !IsNoProgram(err) &&
+		(strings.Contains(err.Error(), unix.ENOSPC.Error()) || strings.Contains(err.Error(), unix.EDQUOT.Error()))
 }
 
 // IsShimGone reports whether a task cannot be reached because the shim that served it has exited.

@@ -230,11 +230,14 @@ func (st *ContainerStarter) launch(ctx context.Context, l *launch) error {
 	clean, cancel := daemon.CleanupContext(ctx)
 	defer cancel()
 	key, c := pod.KeyOf(l.Pod), pod.Container{ID: l.ID, Name: l.Container.Name, UID: l.Pod.UID, Attempt: l.Attempt}
-	if (daemon.IsRuntimeFailure(err) || errors.Is(err, errLedAstray)) && l.refused == nil {
+	failure := daemon.IsRuntimeFailure(err) || errors.Is(err, errLedAstray)
+	noProgram, noSpace := daemon.IsNoProgram(err), daemon.IsFull(err) && !l.begun
+	if failure {
+		err = secretenv.Hush(err, l.secrets)
+	}
+	if failure && l.refused == nil && !noSpace {
 		// The container itself is the cause: its record stays, so that its state can still be
 		// inspected.
-		noProgram := daemon.IsNoProgram(err)
-		err = secretenv.Hush(err, l.secrets)
 		if noProgram {
 			err = &runtime.PermanentError{Fix: "check the container's command: its image has no such program", Err: err}
 		}
