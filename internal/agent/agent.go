@@ -122,7 +122,7 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 		Inspector: a.relister, Sandboxes: r, Containers: r, Images: r, Data: r, Owners: as.locks,
 		Volumes: a.volumes, Disk: disk.New(o.Dirs, r), Logs: a.tailer, Prober: a.prober, Results: a.probeChanges,
 		Hurry: o.Hurry, Publisher: record.Addresses{Publisher: as.publisher, Names: a.names, Also: m.published},
-		Events: a.events, Troubled: as.troubled, Owner: as.owner, Boot: m.Boot,
+		Events: a.events, Troubled: as.troubled, Owner: as.owner, Boot: m.Boot, Booted: m.Booted,
 		HostIP: m.Address.IP, ProbeIP: m.Address.ProbeIP, Node: m.Resources, Wall: m.wall,
 		NodeLabels: node.Labels(o.NodeName, o.NodeLabels), Devices: m.devices,
 		Refusal:    o.Sources.Policy.Refusal,

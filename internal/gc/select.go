@@ -45,11 +45,18 @@ func (s observation) unused(longer time.Duration) []pod.StoredImage {
 // wants reports whether the image is wanted by its name, or by its digest under another name.
 func (s observation) wants(i pod.StoredImage) bool { return s.wanted[i.Name] || s.wanted[i.ID] }
 
+// bogus is by how much a recorded time has to be in the future to be of a clock that was wrong: what it is of counts as
+// unused for as long, so that it can go for space, but after all others and not for its age.
+const bogus = time.Hour
+
 // since returns the time since which the image has not been used.
 func (s observation) since(i pod.StoredImage) time.Time {
 	at := i.CreatedAt
 	if used := s.lastUsed[i.Name]; used.After(at) {
 		at = used
+	}
+	if at.After(s.now.Add(bogus)) {
+		return s.now.Add(-bogus)
 	}
 	return at
 }

@@ -142,3 +142,28 @@ func TestClockIsSetBeforeTheFirstProbe(t *testing.T) {
 		}
 	})
 }
+
+// TestClockIsSetByMoreThanTheBoot: a machine without a battery boots in 1970. When the network's time is there and podrun
+// is started anew, a pod is not older than the boot.
+func TestClockIsSetByMoreThanTheBoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
+		booted := func(o *reconcile.Options) { o.Booted = time.Now().Add(-time.Second) }
+		h := start(t, rt, onWall(rt), booted)
+		begun := time.Now().Add(-time.Second)
+		p := web()
+		p.Spec.ActiveDeadlineSeconds = new(int64(30))
+		h.want(p.DeepCopy())
+		after(10 * time.Second)
+		rt.SetClock(50 * 365 * 24 * time.Hour)
+		h.stop()
+		h = start(t, rt, onWall(rt), func(o *reconcile.Options) { o.Booted = begun })
+		defer func() { h.stop() }()
+		h.want(p.DeepCopy())
+		after(18 * time.Second)
+		h.wantLiving("u1-a-0")
+		after(3 * time.Second) // and not younger than it
+		h.wantLiving("")
+		h.wantPhase("web", v1.PodFailed)
+	})
+}

@@ -22,7 +22,7 @@ func (w *worker) input(seen pod.Observed, requests []pod.RestartRequest) (in pla
 	}
 	var since time.Time
 	if w.state.Pod != nil && slices.Contains(seen.Data, w.state.Pod.UID) {
-		since = w.since(w.state.Pod)
+		since = w.since(w.state.Pod, seen)
 	}
 	return plan.Input{
 		Since:      since,
@@ -79,7 +79,7 @@ func (w *worker) graceLimits(seen pod.Observed) plan.GraceLimits {
 func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
 	return plan.Final(plan.Input{
 		Pod:      p,
-		Since:    w.since(p),
+		Since:    w.since(p, seen),
 		Observed: w.life.Instances.Monotonic(seen),
 		Probed:   w.life.Results.Of(seen),
 		Evicted:  w.measure.Why(),
@@ -89,10 +89,16 @@ func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
 	})
 }
 
-// since returns when p's revision began, as a monotonic time of this process.
-func (w *worker) since(p *v1.Pod) time.Time {
-	since, _ := time.Parse(time.RFC3339Nano, p.Annotations[manifest.AnnotationSeen])
-	return w.life.Instances.Since(p.UID, since)
+// since returns when p's revision began, as a monotonic time of this process. What runs since this boot is not older
+// than that, whatever the clock was when it began.
+func (w *worker) since(p *v1.Pod, seen pod.Observed) time.Time {
+	recorded, _ := time.Parse(time.RFC3339Nano, p.Annotations[manifest.AnnotationSeen])
+	since := w.life.Instances.Since(p.UID, recorded)
+	ofBoot := func(s pod.Sandbox) bool { return s.UID == p.UID && s.Boot == w.o.Boot }
+	if since.Before(w.o.Booted) && slices.ContainsFunc(seen.Sandboxes, ofBoot) {
+		return w.o.Booted
+	}
+	return since
 }
 
 // reserve records whether the worker's pod is on the machine.

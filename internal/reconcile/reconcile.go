@@ -130,8 +130,9 @@ type Options struct {
 	StopAll func() bool
 	// Wall is the wall clock by which the times of instances are recorded. nil: time.Now.
 	Wall func() time.Time
-	// Boot is the kernel's boot ID.
-	Boot string
+	// Boot is the kernel's boot ID, and Booted when that boot was, as a monotonic time of this process; zero: unknown.
+	Boot   string
+	Booted time.Time
 	// HostIP returns the node's address in pod statuses, ProbeIP that at which probes reach pods in its network.
 	HostIP, ProbeIP func() string
 	// Node is the node's allocatable resources, without the devices of plugins.

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"os"
 	goruntime "runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -25,8 +26,9 @@ import (
 
 // Info is what podrun reads of the machine when it starts. Only the address changes afterwards.
 type Info struct {
-	// Boot is the kernel's boot ID.
-	Boot string
+	// Boot is the kernel's boot ID, and Booted when that boot was, as a monotonic time of this process; zero: unknown.
+	Boot   string
+	Booted time.Time
 	// Address is the machine's own.
 	Address *network.HostAddress
 	// Resources are the allocatable resources.
@@ -41,7 +43,19 @@ func Read(root string, devices map[v1.ResourceName][]string, cpus int, log *slog
 		return Info{}, err
 	}
 	warn(log)
-	return Info{Boot: boot, Address: network.ReadHostAddress(log), Resources: resources(root, devices, cpus, log)}, nil
+	return Info{
+		Boot: boot, Booted: booted(),
+		Address: network.ReadHostAddress(log), Resources: resources(root, devices, cpus, log),
+	}, nil
+}
+
+// booted returns when the machine was booted, whatever its clock was then.
+func booted() time.Time {
+	var since unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &since); err != nil {
+		return time.Time{}
+	}
+	return time.Now().Add(-time.Duration(since.Nano()))
 }
 
 // warn logs properties of this machine that limit what pods can do.
