@@ -4,16 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/test"
 )
 
 // TestAttempts: nobody waits for a file system that does not answer after the end of a context, and there is one attempt
@@ -49,41 +49,59 @@ func TestAttempts(t *testing.T) {
 	})
 }
 
-// TestHangingFileSystem: a real file system whose server does not answer keeps neither the start of a container nor the
-// removal of its pod.
+// TestHangingFileSystem: a real file system whose server does not answer, at each place where one may be, keeps neither
+// the start of a container nor the removal of its pod, and no other pod at all.
 func TestHangingFileSystem(t *testing.T) {
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Skipf("needs FUSE: %v", err)
-	}
-	server := os.NewFile(uintptr(fd), "fuse")
-	defer server.Close()
-	at := t.TempDir()
-	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)
-	if err := unix.Mount("hangs", at, "fuse", 0, options); err != nil {
-		t.Skipf("needs to mount: %v", err)
-	}
-	defer func() { _ = unix.Unmount(at, unix.MNT_DETACH|unix.MNT_FORCE) }()
-	f := newFixture(t)
-	p := podWith(hostPath(at, ""))
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	c := mounting(v1.VolumeMount{Name: "v", MountPath: "/v", SubPath: "sub/of"})
-	if _, err := f.Volumes.Setup(ctx, pod.Inside{Pod: p, Container: c}); err == nil || !strings.Contains(err.Error(), "does not answer") {
-		t.Errorf("got %v", err)
-	}
-	if err := f.Teardown(t.Context(), p.UID); err != nil {
-		t.Errorf("the removal: %v", err)
-	}
-	// When the file system is gone, the next start is not kept by the former one.
-	if err := unix.Unmount(at, unix.MNT_DETACH|unix.MNT_FORCE); err != nil {
-		t.Fatal(err)
-	}
-	server.Close()
-	if _, err := f.Volumes.Setup(t.Context(), pod.Inside{Pod: p, Container: c}); err != nil {
-		t.Errorf("when it is gone: %v", err)
-	}
-	if err := f.Teardown(t.Context(), p.UID); err != nil {
-		t.Error(err)
+	const target = "/pods/u1/volumes/kubernetes.io~csi/v/mount"
+	for name, c := range map[string]struct {
+		volume v1.Volume
+		at     string // below the root directory
+	}{
+		"hostPath":                 {volume: hostPath("ROOT/host", ""), at: "/host"},
+		"all claims":               {volume: claimed("data"), at: "/claims"},
+		"the claims of namespaces": {volume: claimed("data"), at: "/claims/default"},
+		"a claim":                  {volume: claimed("data"), at: "/claims/default/data"},
+		"nfs":                      {volume: exported("files.example", false).Spec.Volumes[0], at: "/pods/u1/volumes/kubernetes.io~nfs/v"},
+		"csi":                      {volume: v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: "d"}}}, at: target},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.mounts.KindOn = func(string) (string, error) { return "nfs", nil }
+			write(t, layout.CSIVolumes(f.dirs())+"/u1_v.json", fmt.Sprintf(`{"driver":"d","uid":"u1","volume":"v","target":%q,"published":true}`, f.root+target))
+			if h := c.volume.HostPath; h != nil {
+				h.Path = f.root + c.at
+			}
+			end := test.HangingMount(t, f.root+c.at)
+			p := podWith(c.volume)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			within := mounting(v1.VolumeMount{Name: "v", MountPath: "/v", SubPath: "sub/of"})
+			if _, err := f.Volumes.Setup(ctx, pod.Inside{Pod: p, Container: within}); err == nil || !strings.Contains(err.Error(), "does not answer") {
+				t.Errorf("got %v", err)
+			}
+			others := make(chan error, 1)
+			go func() {
+				other := podWith(emptyDir("v"))
+				other.UID = "u2"
+				_, err := f.Setup(t.Context(), other, mounting(mountV), pod.Sandbox{})
+				others <- errors.Join(err, f.Teardown(t.Context(), "u2"), f.Teardown(t.Context(), p.UID))
+			}()
+			select {
+			case err := <-others:
+				if err != nil {
+					t.Errorf("another pod, and the removal: %v", err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("it keeps another pod, or the removal")
+			}
+			// When the file system is gone, the next start is not kept by the former one.
+			end()
+			if _, err := f.Setup(t.Context(), podWith(emptyDir("v")), mounting(mountV), pod.Sandbox{}); err != nil {
+				t.Errorf("when it is gone: %v", err)
+			}
+			if err := f.Teardown(t.Context(), p.UID); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -32,9 +33,9 @@ func (v *Volumes) readyClaim(ctx context.Context, p *v1.Pod, claim string) (stri
 	return v.dirs.Claim(p.Namespace, claim), v.ownOnce(ctx, p, claim)
 }
 
+// makeClaim holds no lock over an access to what may be a file system of its own, which may not answer, except that of
+// the claim's namespace while it makes the directory there.
 func (v *Volumes) makeClaim(namespace, claim string) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	if err := os.MkdirAll(v.dirs.Claims(), layout.ModePrivate); err != nil {
 		return err
 	}
@@ -47,15 +48,37 @@ func (v *Volumes) makeClaim(namespace, claim string) error {
 	}
 	defer root.Close()
 	within := filepath.Join(namespace, claim)
-	switch info, err := root.Lstat(within); {
-	case errors.Is(err, fs.ErrNotExist):
-		return makeShared(root, within)
-	case err != nil:
-		return err
-	case !info.IsDir():
-		return fmt.Errorf("%s is not a directory", v.dirs.Claim(namespace, claim))
+	made := func() (bool, error) {
+		info, err := root.Lstat(within)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		if err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is not a directory", v.dirs.Claim(namespace, claim))
+		}
+		return true, err
 	}
-	return nil
+	if is, err := made(); is || err != nil {
+		return err
+	}
+	defer v.lockNamespace(namespace)()
+	if is, err := made(); is || err != nil { // another pod has made it
+		return err
+	}
+	return makeShared(root, within)
+}
+
+// lockNamespace waits until nobody else makes a claim's directory in a namespace, and returns the end of that.
+func (v *Volumes) lockNamespace(namespace string) (unlock func()) {
+	v.mu.Lock()
+	lock := v.namespaces[namespace]
+	if lock == nil {
+		lock = &sync.Mutex{}
+		v.namespaces[namespace] = lock
+	}
+	v.mu.Unlock()
+	lock.Lock()
+	return lock.Unlock
 }
 
 // ownOnce gives a claim's directory to the pod's group, once per pod revision in the lifetime of

@@ -3,9 +3,11 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -397,4 +399,20 @@ func TestClaimsThatAreNotMounted(t *testing.T) {
 	if err := errors.Join(unix.Unmount(at, 0), os.Remove(f.root+"/claims-mounted"), setup("u4", "data")); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestClaimsAtOnce: several pods may make claims of one namespace at a time, also the same ones.
+func TestClaimsAtOnce(t *testing.T) {
+	f := newFixture(t)
+	var all sync.WaitGroup
+	for maker := range 8 {
+		all.Go(func() {
+			for i := range 200 {
+				if err := f.makeClaim("default", fmt.Sprint("data", i, "-", maker/2)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

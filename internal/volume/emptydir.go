@@ -173,8 +173,6 @@ func (v *Volumes) groupDir(uid pod.UID, dir string, group int64) error {
 // makeDir creates a volume's directory, which every user may write to, if it does not exist.
 func (v *Volumes) makeDir(uid pod.UID, kind, name string) (string, error) {
 	dir := v.dirs.Revision(uid).Volume(kind, name)
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	root, err := v.openPod(uid)
 	if err != nil {
 		return "", err
@@ -195,7 +193,8 @@ func (v *Volumes) makeDir(uid pod.UID, kind, name string) (string, error) {
 }
 
 // makeShared creates a directory that every user may write to. The directory gets its name last: so
-// one with that name has its mode, and a mode that its users set later is kept.
+// one with that name has its mode, and a mode that its users set later is kept. There is one call at a time for the
+// directories of one parent.
 func makeShared(root *os.Root, dir string) error {
 	if err := root.MkdirAll(filepath.Dir(dir), layout.ModePrivate); err != nil {
 		return err

@@ -66,9 +66,10 @@ type Volumes struct {
 	provisioner *provision.Provisioner
 	attempts    attempts
 	log         *slog.Logger
-	mu          sync.Mutex // guards writes to a pod's own directory, and owned
+	mu          sync.Mutex // guards owned and namespaces; not held over an access to a file system, which may not answer
 	owned       map[ownKey]bool
-	swaps       sync.Once // warns that memory may be swapped out
+	namespaces  map[string]*sync.Mutex // each held while a claim's directory is made in the namespace
+	swaps       sync.Once              // warns that memory may be swapped out
 }
 
 // New returns Volumes for the pods below o.Dirs. It changes nothing on disk.
@@ -88,7 +89,7 @@ func New(o Options) *Volumes {
 		mounts:   mounts.New(),
 		attempts: attempts{of: map[pod.UID]chan struct{}{}},
 		log:      o.Log,
-		owned:    map[ownKey]bool{},
+		owned:    map[ownKey]bool{}, namespaces: map[string]*sync.Mutex{},
 	}
 	own := func(ctx context.Context, p *v1.Pod, path string) error { return ownInline(ctx, p, path, o.Log) }
 	v.csi = csi.New(csi.Options{Dirs: o.Dirs, Dir: o.PluginsDir, Own: own, Machine: o.Machine, Log: o.Log})

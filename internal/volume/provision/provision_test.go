@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -533,5 +534,37 @@ func TestKept(t *testing.T) {
 	test.Must(t, err)
 	if _, kept, err := Remove(t.Context(), m.dirs, claim, free); !strings.Contains(kept, "its driver "+driverName+" may have made a volume "+v.Name) || err != nil {
 		t.Errorf("%q, %v", kept, err)
+	}
+}
+
+// TestBeginWhereItHangs: a claim whose place is on a file system that does not answer keeps no other claim from being
+// recorded.
+func TestBeginWhereItHangs(t *testing.T) {
+	dir := t.TempDir()
+	dirs := layout.Dirs{Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run")}
+	end := test.HangingMount(t, dirs.Claim("ns", "hangs"))
+	of := func(name string) chan error {
+		done := make(chan error, 1)
+		go func() {
+			_, err := begin(dirs, Volume{Namespace: "ns", Claim: name, Name: "pvc-" + name, Driver: "d"})
+			done <- err
+		}()
+		return done
+	}
+	hangs := of("hangs")
+	select {
+	case err := <-hangs:
+		t.Fatalf("it answered: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	select {
+	case err := <-of("other"):
+		test.Must(t, err)
+	case <-time.After(20 * time.Second):
+		t.Error("another claim waits for it")
+	}
+	end()
+	if err := <-hangs; err == nil {
+		t.Error("it was recorded")
 	}
 }

@@ -186,6 +186,16 @@ func locked(dirs layout.Dirs, f func() error) error {
 // begin records what a driver is about to be asked for, and returns what is on disk then. It keeps the name under which
 // the driver may have been asked before: it makes one volume of a name.
 func begin(dirs layout.Dirs, v Volume) (kept Volume, err error) {
+	_, begun, err := Read(dirs, v.Key())
+	if err == nil && !begun { // without the lock, which others need too: the file system of the claims may not answer
+		var is bool
+		if is, err = isDirectory(dirs, v.Key()); is {
+			err = fmt.Errorf("the claim %s is a directory by now", v.Key())
+		}
+	}
+	if err != nil {
+		return v, err
+	}
 	err = locked(dirs, func() error {
 		before, found, err := Read(dirs, v.Key())
 		switch {
@@ -198,10 +208,8 @@ func begin(dirs layout.Dirs, v Volume) (kept Volume, err error) {
 			return nil
 		case found:
 			v.Name, v.Made = before.Name, before.Made
-		default:
-			if is, err := isDirectory(dirs, v.Key()); is || err != nil {
-				return errors.Join(err, fmt.Errorf("the claim %s is a directory by now", v.Key()))
-			}
+		case begun:
+			return fmt.Errorf("the volume of the claim %s was removed just now", v.Key())
 		}
 		kept = v
 		return errors.Join(save(dirs, v), settle(layout.CSIVolumes(dirs)), settle(dirs.Root))
