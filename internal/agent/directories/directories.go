@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,21 +20,38 @@ import (
 
 // Make creates podrun's directories and repairs the modes of existing ones, which a former
 // version, a umask or another program may have changed. It returns an error if another user could
-// replace one.
+// replace one. What is on a file system that does not answer is repaired as soon as that does.
 func Make(modes []layout.Mode) error {
 	for _, m := range modes {
-		err := makeDir(m)
-		if err == nil && m.Entries {
-			err = repairEntries(m)
+		made := make(chan error, 1)
+		if m.Foreign {
+			go func() { made <- makeOne(m) }()
+		} else {
+			made <- makeOne(m)
 		}
-		if err == nil && m.Unrelated {
-			err = sys.Spread(m.Path)
-		}
-		if err != nil {
-			return err
+		select {
+		case err := <-made:
+			if err != nil {
+				return err
+			}
+		case <-time.After(patience):
 		}
 	}
 	return nil
+}
+
+// patience is how long a file system may take to answer, before podrun goes on without it.
+const patience = 3 * time.Second
+
+func makeOne(m layout.Mode) error {
+	err := makeDir(m)
+	if err == nil && m.Entries {
+		err = repairEntries(m)
+	}
+	if err == nil && m.Unrelated {
+		err = sys.Spread(m.Path)
+	}
+	return err
 }
 
 // Check returns an error if another user could replace one of the existing directories, and changes

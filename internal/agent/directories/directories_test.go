@@ -6,8 +6,10 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/test"
 )
 
 // TestMakeDirs: independent of the umask, a former version and the order, each directory has the
@@ -61,5 +63,24 @@ func TestMakeDirs(t *testing.T) {
 	}
 	if info, err := os.Stat(dirs.Log); err != nil || info.Mode().Perm() != 0o750 {
 		t.Errorf("the log directory is others' too: %v, %v", info.Mode(), err)
+	}
+}
+
+// TestMakeDirsOfFileSystemThatHangs: podrun begins although the file system of the claims, or of one namespace's, does
+// not answer.
+func TestMakeDirsOfFileSystemThatHangs(t *testing.T) {
+	for _, namespace := range []string{"", "default"} {
+		top := t.TempDir()
+		dirs := layout.Dirs{Root: top + "/root", Run: top + "/run", Log: top + "/log"}
+		end := test.HangingMount(t, filepath.Join(dirs.Claims(), namespace))
+		made := make(chan error, 1)
+		go func() { made <- Make(dirs.Modes()) }()
+		select {
+		case err := <-made:
+			test.Must(t, err)
+		case <-time.After(20 * time.Second):
+			t.Errorf("of namespace %q: it waits", namespace)
+		}
+		end()
 	}
 }

@@ -37,6 +37,8 @@ type Mode struct {
 	// Unrelated means that the directories in it are independent of each other, so that the file
 	// system may spread them over the disk.
 	Unrelated bool
+	// Foreign means that the directory may be on a file system of its own, which may not answer.
+	Foreign bool
 	// Own means that nobody but root and the user that runs podrun may be able to replace the
 	// directory. Own and Shared means that groups may, because root does not trust what is there.
 	Own bool
@@ -47,7 +49,7 @@ func (d Dirs) Modes() []Mode {
 	return []Mode{
 		{Path: d.Root, Mode: ModePrivate, Own: true},
 		{Path: d.Pods(), Mode: ModePrivate, Entries: true, Unrelated: true},
-		{Path: d.Claims(), Mode: ModePrivate, Lazy: true, Entries: true},
+		{Path: d.Claims(), Mode: ModePrivate, Lazy: true, Entries: true, Foreign: true},
 		{Path: CSIVolumes(d), Mode: ModePrivate, Lazy: true},
 		{Path: d.Run, Mode: ModePassable, Own: true},
 		{Path: d.SandboxFiles().Dir(), Mode: ModePrivate, Lazy: true, Entries: true},
