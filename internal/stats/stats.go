@@ -62,7 +62,7 @@ type sample struct {
 func New(o Options) *Stats {
 	s := &Stats{o: o, before: map[string]sample{}}
 	if o.Disks != nil {
-		s.disks = &storage{Disks: *o.Disks, pods: map[pod.UID]measured{}}
+		s.disks = &storage{Disks: *o.Disks, pods: map[pod.UID]measured{}, walks: map[string]*walk{}}
 	}
 	return s
 }

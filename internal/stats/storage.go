@@ -3,6 +3,7 @@ package stats
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -20,11 +21,13 @@ type Driver func(ctx context.Context, uid pod.UID, volume string) (fs sys.FS, us
 
 // Disks are the functions and paths from which disk usage is read.
 type Disks struct {
-	// Usage measures the parts of a pod that podrun stores. Parts that cannot be measured are
+	// Usage measures the parts of a pod that podrun stores, without claims. Parts that cannot be measured are
 	// missing in the result, and the error says why.
 	Usage func(ctx context.Context, p *v1.Pod) (disk.Usage, error)
 	// Dir returns the directory of a volume; "" if podrun does not store it.
 	Dir func(p *v1.Pod, v *v1.Volume) string
+	// Size measures the directory of a claim.
+	Size func(ctx context.Context, dir string) (pod.Space, error)
 	// Driver may be nil.
 	Driver Driver
 	// Images measures the layers of images.
@@ -57,17 +60,19 @@ type storage struct {
 	mu     sync.Mutex // held while measuring, so that concurrent requests cause one measurement
 	pods   map[pod.UID]measured
 	images measured
+	walks  map[string]*walk // the measurements of claims that have not ended, by directory
 }
 
 type measured struct {
 	at    time.Time
 	usage disk.Usage
 	used  pod.Space
-	// driven are the volumes that CSI drivers have measured.
-	driven map[string]driven
+	// driven are the volumes that CSI drivers have measured, and claims those that podrun has.
+	driven, claims map[string]wholeVolume
 }
 
-type driven struct {
+// wholeVolume is a volume that is measured with its file system.
+type wholeVolume struct {
 	fs   sys.FS
 	used pod.Space
 }
@@ -79,10 +84,18 @@ func (s *storage) measure(ctx context.Context, pods []v1.Pod, age time.Duration)
 	defer cancel()
 	var failed []error
 	now := map[pod.UID]measured{}
+	claims := map[pod.UID]map[string]*walk{}
+	maps.DeleteFunc(s.walks, func(_ string, w *walk) bool { return w.hasEnded() })
+	for i := range pods {
+		p := &pods[i]
+		if m, known := s.pods[p.UID]; !known || time.Since(m.at) >= age {
+			claims[p.UID] = s.walk(ctx, p)
+		}
+	}
 	for i := range pods {
 		p := &pods[i]
 		m, known := s.pods[p.UID]
-		if !known || time.Since(m.at) >= age {
+		if _, due := claims[p.UID]; due {
 			taken, err := s.Usage(ctx, p)
 			if err != nil {
 				failed = append(failed, err)
@@ -93,31 +106,38 @@ func (s *storage) measure(ctx context.Context, pods []v1.Pod, age time.Duration)
 		}
 		now[p.UID] = m
 	}
-	s.pods = now
 	if time.Since(s.images.at) >= age {
 		used, err := s.Images(ctx)
 		if err != nil {
-			return errors.Join(append(failed, err)...)
+			failed = append(failed, err)
+		} else {
+			s.images = measured{at: time.Now(), used: used}
 		}
-		s.images = measured{at: time.Now(), used: used}
 	}
+	for uid, walks := range claims { // last: nothing else waits for a file system that does not answer
+		m := now[uid]
+		var err error
+		m.claims, err = ended(ctx, walks)
+		now[uid], failed = m, append(failed, err)
+	}
+	s.pods = now
 	return errors.Join(failed...)
 }
 
 // drive asks the CSI drivers of a pod's volumes. What they do not say is left out.
-func (s *storage) drive(ctx context.Context, p *v1.Pod) map[string]driven {
+func (s *storage) drive(ctx context.Context, p *v1.Pod) map[string]wholeVolume {
 	ctx, cancel := context.WithTimeout(ctx, drivingTime)
 	defer cancel()
-	var all map[string]driven
+	var all map[string]wholeVolume
 	for _, v := range p.Spec.Volumes {
 		if v.CSI == nil && v.PersistentVolumeClaim == nil || s.Driver == nil {
 			continue
 		}
 		if fs, used, err := s.Driver(ctx, p.UID, v.Name); err == nil {
 			if all == nil {
-				all = map[string]driven{}
+				all = map[string]wholeVolume{}
 			}
-			all[v.Name] = driven{fs, used}
+			all[v.Name] = wholeVolume{fs, used}
 		}
 	}
 	return all
@@ -167,13 +187,17 @@ func (s *storage) volumes(p *v1.Pod, m measured, out *kubelet.PodStats) pod.Spac
 	var ephemeral pod.Space
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
-		used, known := m.usage.Volumes[v.Name]
-		if by, is := m.driven[v.Name]; is {
+		by, is := m.driven[v.Name]
+		if !is {
+			by, is = m.claims[v.Name]
+		}
+		if is {
 			one := kubelet.VolumeStats{Name: v.Name, FsStats: *of(by.fs, m.at, by.used), PVCRef: claimOf(p, v)}
 			leaveOutNegative(&one.FsStats)
 			out.VolumeStats = append(out.VolumeStats, one)
 			continue
 		}
+		used, known := m.usage.Volumes[v.Name]
 		if !known {
 			continue
 		}
@@ -181,7 +205,7 @@ func (s *storage) volumes(p *v1.Pod, m measured, out *kubelet.PodStats) pod.Spac
 		if err != nil {
 			continue // the volume was just removed
 		}
-		one := kubelet.VolumeStats{Name: v.Name, FsStats: *of(fs, m.at, used), PVCRef: claimOf(p, v)}
+		one := kubelet.VolumeStats{Name: v.Name, FsStats: *of(fs, m.at, used)}
 		if pod.Counts(v) {
 			ephemeral = ephemeral.Add(used)
 		}

@@ -38,7 +38,7 @@ func (m *Meter) Measure(ctx context.Context, p *v1.Pod, instances []pod.Containe
 		if _, limited := limits.Volumes[v.Name]; !pod.Counts(v) || !limited && limits.Whole == nil {
 			continue
 		}
-		used, err := size(ctx, m.VolumeDir(p, v))
+		used, err := Size(ctx, m.VolumeDir(p, v))
 		if err != nil {
 			return pod.Usage{}, fmt.Errorf("measuring volume %q: %w", v.Name, err)
 		}
@@ -65,11 +65,11 @@ func (m *Meter) Measure(ctx context.Context, p *v1.Pod, instances []pod.Containe
 // etc returns the size of the files that podrun provides in the pod's containers. Containers can
 // write to them as to volumes.
 func (m *Meter) etc(ctx context.Context, p *v1.Pod) (pod.Space, error) {
-	now, err := size(ctx, m.dirs.Revision(p.UID).Etc())
+	now, err := Size(ctx, m.dirs.Revision(p.UID).Etc())
 	if err != nil {
 		return pod.Space{}, err
 	}
-	legacy, err := size(ctx, m.dirs.Legacy().Etc(p.UID))
+	legacy, err := Size(ctx, m.dirs.Legacy().Etc(p.UID))
 	return now.Add(legacy), err
 }
 
@@ -94,7 +94,7 @@ func (m *Meter) logs(ctx context.Context, p *v1.Pod, name string) (pod.Space, er
 	}
 	var total pod.Space
 	for _, dir := range append(dirs, filepath.Dir(m.dirs.ContainerLog(pod.KeyOf(p), p.UID, name, 0))) {
-		used, err := size(ctx, dir)
+		used, err := Size(ctx, dir)
 		if err != nil {
 			return pod.Space{}, err
 		}
@@ -103,8 +103,8 @@ func (m *Meter) logs(ctx context.Context, p *v1.Pod, name string) (pod.Space, er
 	return total, nil
 }
 
-// size returns the size of a directory; 0 if it does not exist.
-func size(ctx context.Context, dir string) (pod.Space, error) {
+// Size returns the size of a directory; 0 if it does not exist.
+func Size(ctx context.Context, dir string) (pod.Space, error) {
 	bytes, files, err := sys.TreeSize(ctx, dir)
 	return pod.Space{Bytes: bytes, Files: files}, err
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,6 +16,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/test"
 )
 
 // layers holds the sizes of instances' writable layers.
@@ -165,5 +167,30 @@ func TestMeasure(t *testing.T) {
 	cancel()
 	if _, err := m.Measure(ended, p, instances); !errors.Is(err, context.Canceled) {
 		t.Errorf("after its end: %v", err)
+	}
+}
+
+// TestUsageWithoutClaims: the file system of the claims may not answer, and so is not accessed.
+func TestUsageWithoutClaims(t *testing.T) {
+	dirs := layout.Dirs{Root: t.TempDir(), Run: t.TempDir(), Log: t.TempDir()}
+	test.HangingMount(t, dirs.Claims())
+	p := limited("")
+	p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "c", VolumeSource: v1.VolumeSource{
+		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}})
+	used := make(chan Usage, 1)
+	go func() {
+		all, err := New(dirs, layers{}).Usage(t.Context(), p)
+		if err != nil {
+			t.Error(err)
+		}
+		used <- all
+	}()
+	select {
+	case all := <-used:
+		if _, is := all.Volumes["c"]; is || len(all.Volumes) != 3 {
+			t.Errorf("%+v", all.Volumes)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it waits for the claims")
 	}
 }

@@ -16,15 +16,15 @@ type Usage struct {
 	// Roots are the sizes of running containers' writable layers, and Logs those of the logs of all
 	// their instances, by container name.
 	Roots, Logs map[string]pod.Space
-	// Volumes are the sizes of the volumes that podrun stores, by volume name.
+	// Volumes are the sizes of the volumes that podrun stores, without claims, by volume name.
 	Volumes map[string]pod.Space
 	// Etc is the size of the files that podrun provides in the containers, such as /etc/hosts.
 	Etc pod.Space
 }
 
 // Usage measures everything of p that podrun stores, but nothing that is elsewhere on the host or
-// on other machines. A part that cannot be measured is left out, and the error says why. The
-// duration grows with the size of the pod's directories.
+// on other machines, and no claims, whose file systems may not answer. A part that cannot be measured is left out, and
+// the error says why. The duration grows with the size of the pod's directories.
 func (m *Meter) Usage(ctx context.Context, p *v1.Pod) (Usage, error) {
 	out := Usage{Roots: map[string]pod.Space{}, Logs: map[string]pod.Space{}, Volumes: map[string]pod.Space{}}
 	var failed []error
@@ -53,8 +53,8 @@ func (m *Meter) Usage(ctx context.Context, p *v1.Pod) (Usage, error) {
 	}
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
-		if dir := m.VolumeDir(p, v); dir != "" {
-			used, err := size(ctx, dir)
+		if dir := m.VolumeDir(p, v); dir != "" && v.PersistentVolumeClaim == nil {
+			used, err := Size(ctx, dir)
 			note(out.Volumes, v.Name, used, err)
 		}
 	}
