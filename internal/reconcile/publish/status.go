@@ -46,6 +46,7 @@ type Status struct {
 	leaving     time.Time         // when the pod was first published as being terminated for good; zero if it was not
 	ready       map[string]bool   // results of the probes that go on while the pod leaves, by instance ID
 	wasReady    map[string]bool   // readiness by instance ID, as published last
+	ran         []string          // the IDs of the instances that were published last as running
 	before      []v1.PodCondition // the conditions published last
 	unpublished bool              // the last status could not be published
 	logged      error             // the last error that was logged
@@ -96,11 +97,13 @@ func (u *Status) Publish(s revision.State, seen pod.Observed, p plan.Plan, resti
 			err = u.publishLeaving(seen, p, failure)
 		}
 	case s.Pod != nil && !resting && p.Completed && slices.ContainsFunc(p.Actions, recordsExit):
-		// A result that was reported must outlive a power cut: its exit is recorded first.
-	case s.Pod != nil && (resting || u.shown != s.Pod || p.Completed && !u.completed):
-		// Publish only states of rest: each intermediate state would cost a file. A result is
-		// published at once, because the remaining actions may take long.
+		return // a result that was reported must outlive a power cut: its exit is recorded first
+	case s.Pod != nil && (resting || u.shown != s.Pod || p.Completed && !u.completed || u.hasEnded(seen)):
+		// Publish only states of rest: each intermediate state would cost a file. A result, and that an instance
+		// does not run any more, are published at once, because the remaining actions may take long.
 		err = u.publishPod(s, seen, p, failure)
+	default:
+		return
 	}
 	if u.unpublished = err != nil; !u.unpublished {
 		u.logged = nil
@@ -108,6 +111,13 @@ func (u *Status) Publish(s revision.State, seen pod.Observed, p plan.Plan, resti
 		u.logged = err
 		u.o.Log.Error("pod status not written; retrying", "err", err)
 	}
+}
+
+// hasEnded reports whether an instance that was published as running does not run any more.
+func (u *Status) hasEnded(seen pod.Observed) bool {
+	return slices.ContainsFunc(u.ran, func(id string) bool {
+		return !slices.ContainsFunc(seen.Containers, func(c pod.Container) bool { return c.ID == id && c.State == pod.Running })
+	})
 }
 
 func recordsExit(a plan.Action) bool { _, reap := a.(plan.Reap); return reap }
@@ -209,9 +219,12 @@ func (u *Status) status(
 		Now:      time.Now(),
 	})
 	u.addDevices(&now, p, seen)
-	u.wasReady = map[string]bool{}
+	u.wasReady, u.ran = map[string]bool{}, nil
 	for _, c := range slices.Concat(now.InitContainerStatuses, now.ContainerStatuses) {
-		u.wasReady[pod.IDOf(c.ContainerID)] = c.Ready
+		id := pod.IDOf(c.ContainerID)
+		if u.wasReady[id] = c.Ready; c.State.Running != nil {
+			u.ran = append(u.ran, id)
+		}
 	}
 	return now
 }
