@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/fake"
@@ -159,5 +161,83 @@ func TestRemovalEndsAHungPlugin(t *testing.T) {
 		if shown := h.board.get("web"); shown != nil {
 			t.Errorf("1 s after the manifest was removed: %+v", shown.Status)
 		}
+	})
+}
+
+// hungVolumes has a volume whose file system does not answer when hangs is set.
+type hungVolumes struct {
+	noVolumes
+	hangs *atomic.Bool
+}
+
+// Setup implements execute.Volumes.
+func (v hungVolumes) Setup(ctx context.Context, _ pod.Inside) ([]pod.Mount, error) {
+	if v.hangs.Load() {
+		<-ctx.Done()
+	}
+	return nil, ctx.Err()
+}
+
+// counting counts what is published.
+type counting struct {
+	*board
+	n atomic.Int32
+}
+
+// Publish implements reconcile.Publisher.
+func (c *counting) Publish(p *v1.Pod, seen time.Time, settled bool) error {
+	c.n.Add(1)
+	return c.board.Publish(p, seen, settled)
+}
+
+// TestExitIsPublishedBeforeAHungStart: a container that has exited is not shown as running and ready while its next start
+// hangs; what the start waits for is recorded soon, and after a while its failure is shown. An exit costs one status
+// more.
+func TestExitIsPublishedBeforeAHungStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := hungVolumes{hangs: &atomic.Bool{}}
+		var count *counting
+		h := start(t, forever(), func(o *reconcile.Options) {
+			b, _ := o.Publisher.(*board)
+			count = &counting{board: b}
+			o.Volumes, o.Publisher = v, count
+		})
+		defer h.stop()
+		p, next := web(), newPod("next", "u2", v1.RestartPolicyAlways, "a")
+		p.Spec.Volumes = []v1.Volume{{Name: "far"}}
+		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "far", MountPath: "/far"}}
+		h.want(p)
+		h.wantState("web", true, true, 0)
+		count.n.Store(0)
+		h.rt.Exit("u1-a-0", 1)
+		after(time.Second)
+		h.wantState("web", true, true, 1)
+		if n := count.n.Load(); n != 3 {
+			t.Errorf("a restart published %d statuses", n)
+		}
+		after(time.Hour)
+		h.events.take()
+		v.hangs.Store(true)
+		h.rt.Exit("u1-a-1", 137)
+		after(100 * time.Millisecond)
+		h.wantState("web", false, false, 1)
+		if s := h.board.get("web").Status.ContainerStatuses[0].State; s.Running != nil {
+			t.Errorf("what has exited: %+v", s)
+		}
+		manifest.Annotate(next, pod.AnnotationAfter, "web")
+		h.want(p, next)
+		after(5 * time.Second)
+		if events := h.events.take(); !strings.Contains(events, "warning FailedMount web/: MountVolume.SetUp has not ended yet for one of the volumes far") {
+			t.Errorf("events:\n%s", events)
+		}
+		h.wantLiving("")
+		after(runtime.Timeout)
+		if w := h.board.get("web").Status.ContainerStatuses[0].State.Waiting; w == nil || !strings.Contains(w.Message, "not done within 2m0s") {
+			t.Errorf("after a while: %+v", w)
+		}
+		v.hangs.Store(false)
+		after(10 * time.Minute)
+		h.wantState("web", true, true, 2)
+		h.wantLiving("u1-a-2 u2-a-0")
 	})
 }

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// patience is how long a Call may take before it is reported.
-const patience = 3 * time.Second
+// patience is how long a Call may take before it is reported. Servers and drivers that fail to answer for 3 s are
+// reported for themselves.
+const patience = 4 * time.Second
 
 type callKey struct{}
 

@@ -36,7 +36,7 @@ func (a *attempts) do(ctx context.Context, uid pod.UID, f func(ctx context.Conte
 		select {
 		case <-before:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return noAnswer(ctx)
 		}
 	}
 	var err error
@@ -58,6 +58,10 @@ func (a *attempts) do(ctx context.Context, uid pod.UID, f func(ctx context.Conte
 	case <-done:
 		return err
 	case <-time.After(moment):
-		return fmt.Errorf("a file system of the pod's volumes does not answer: %w", context.Cause(ctx))
+		return noAnswer(ctx)
 	}
+}
+
+func noAnswer(ctx context.Context) error {
+	return notMounted(fmt.Errorf("a file system of the pod's volumes does not answer: %w", context.Cause(ctx)))
 }

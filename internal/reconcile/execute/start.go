@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -61,7 +62,22 @@ func (t *starter) mount(ctx context.Context, s revision.State, seen pod.Observed
 	if len(mine.Sandboxes) == 0 {
 		return errors.New("mounting volumes: not what was planned")
 	}
-	return t.volumes.Mount(ctx, t.visible(s, mine.Sandboxes[0]))
+	names := make([]string, 0, len(s.Pod.Spec.Volumes))
+	for _, v := range s.Pod.Spec.Volumes {
+		names = append(names, v.Name)
+	}
+	return whenMounted(ctx, names, func(ctx context.Context) error {
+		return t.volumes.Mount(ctx, t.visible(s, mine.Sandboxes[0]))
+	})
+}
+
+// whenMounted calls f, which readies volumes, and waits at most runtime.Timeout: their file systems may not answer. If
+// it takes long, that is reported.
+func whenMounted(ctx context.Context, volumes []string, f func(context.Context) error) error {
+	message := "MountVolume.SetUp has not ended yet for one of the volumes " + strings.Join(volumes, ", ")
+	return admission.InTime(ctx, func(ctx context.Context) error {
+		return runtime.Call(ctx, pod.ReasonFailedMount, message, f)
+	})
 }
 
 // startContainer starts an instance of a container, if all that the container needs is there.
@@ -83,7 +99,15 @@ func (t *starter) startContainer(
 	if in.Shown, volumeImages, err = t.puller.Mount(ctx, s, c); err != nil {
 		return err
 	}
-	mounts, err := t.volumes.Setup(ctx, in)
+	var names []string
+	for _, m := range c.VolumeMounts {
+		names = append(names, m.Name)
+	}
+	var mounts []pod.Mount
+	err = whenMounted(ctx, names, func(ctx context.Context) (err error) {
+		mounts, err = t.volumes.Setup(ctx, in)
+		return err
+	})
 	if err != nil {
 		return err
 	}
