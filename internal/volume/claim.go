@@ -61,7 +61,7 @@ func (v *Volumes) makeClaim(namespace, claim string) error {
 	if is, err := made(); is || err != nil {
 		return err
 	}
-	defer v.lockNamespace(namespace)()
+	defer lockNamespace(v, namespace)()
 	if is, err := made(); is || err != nil { // another pod has made it
 		return err
 	}
@@ -69,7 +69,7 @@ func (v *Volumes) makeClaim(namespace, claim string) error {
 }
 
 // lockNamespace waits until nobody else makes a claim's directory in a namespace, and returns the end of that.
-func (v *Volumes) lockNamespace(namespace string) (unlock func()) {
+func lockNamespace(v *Volumes, namespace string) (unlock func()) {
 	v.mu.Lock()
 	lock := v.namespaces[namespace]
 	if lock == nil {

@@ -66,7 +66,7 @@ type Volumes struct {
 	provisioner *provision.Provisioner
 	attempts    attempts
 	log         *slog.Logger
-	mu          sync.Mutex // guards owned and namespaces; not held over an access to a file system, which may not answer
+	mu          sync.Mutex // guards owned and namespaces; not held over an access to a file system
 	owned       map[ownKey]bool
 	namespaces  map[string]*sync.Mutex // each held while a claim's directory is made in the namespace
 	swaps       sync.Once              // warns that memory may be swapped out

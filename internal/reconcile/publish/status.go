@@ -116,7 +116,9 @@ func (u *Status) Publish(s revision.State, seen pod.Observed, p plan.Plan, resti
 // hasEnded reports whether an instance that was published as running does not run any more.
 func (u *Status) hasEnded(seen pod.Observed) bool {
 	return slices.ContainsFunc(u.ran, func(id string) bool {
-		return !slices.ContainsFunc(seen.Containers, func(c pod.Container) bool { return c.ID == id && c.State == pod.Running })
+		return !slices.ContainsFunc(seen.Containers, func(c pod.Container) bool {
+			return c.ID == id && c.State == pod.Running
+		})
 	})
 }
 
