@@ -3,7 +3,7 @@
 // mount of a volume as it is when it ends, and says NOT_FOUND of one that it has unpublished. csi-sanity accepts it.
 //
 // A test makes it answer otherwise by a file in its directory: fail-CALL contains the number of the code with which
-// CALL fails, and as long as there is a file hang-CALL the call does not return. The file calls has the names of the
+// CALL fails, late-CALL that of one that has had its effect, and as long as there is a file hang-CALL the call does not return. The file calls has the names of the
 // calls that have come, a line each, and last-CALL the request of the last one.
 //
 // Begin reading at Driver.
@@ -126,17 +126,30 @@ func (d *Driver) intercept(ctx context.Context, r any, info *grpc.UnaryServerInf
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if text, err := os.ReadFile(filepath.Join(d.Dir, "fail-"+call)); err == nil {
-		code, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		if err != nil {
-			return nil, err
-		}
-		return nil, status.Error(codes.Code(code), "as the test wants")
+	if err := d.failure("fail-" + call); err != nil {
+		return nil, err
 	}
 	if err := d.remember(call, r); err != nil {
 		return nil, err
 	}
-	return h(ctx, r)
+	answer, err := h(ctx, r)
+	if late := d.failure("late-" + call); err == nil && late != nil {
+		return nil, late
+	}
+	return answer, err
+}
+
+// failure returns the error whose code is in a file; nil if there is none.
+func (d *Driver) failure(file string) error {
+	text, err := os.ReadFile(filepath.Join(d.Dir, file))
+	if err != nil {
+		return nil
+	}
+	code, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return err
+	}
+	return status.Error(codes.Code(code), "as the test wants")
 }
 
 // remember writes down that a call came, and with what.

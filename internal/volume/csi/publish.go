@@ -219,7 +219,7 @@ func (d *Drivers) publish(ctx context.Context, with *driver, r Request, record R
 		}
 		return err
 	}
-	if !recorded && !uncertain(err) && record.Staging == "" {
+	if !recorded && !uncertain(err) && record.Staging == "" && !d.records.mayBeMounted(record.Target) {
 		err = errors.Join(err, d.records.forget(record))
 	}
 	return failed(record.Driver, "NodePublishVolume", err)

@@ -165,6 +165,13 @@ func (s *store) isMounted(path string) (bool, error) {
 	return kind != "", err
 }
 
+// mayBeMounted reports whether something may be mounted at a path: a driver may fail after it has mounted the volume,
+// whatever its error says.
+func (s *store) mayBeMounted(path string) bool {
+	mounted, err := s.isMounted(path)
+	return mounted || err != nil
+}
+
 // scan returns the records of a pod revision, or all of them, and those that cannot be read.
 func (s *store) scan(uid pod.UID) (all []Record, unread []*damaged, err error) {
 	entries, err := os.ReadDir(s.dir)

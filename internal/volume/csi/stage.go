@@ -168,7 +168,7 @@ func (s *stages) stage(ctx context.Context, with *driver, r Request, record *Rec
 		s.mu.Unlock()
 		return recorded, nil
 	}
-	if !recorded && !uncertain(err) {
+	if !recorded && !uncertain(err) && !s.records.mayBeMounted(at) {
 		if len(others) == 0 {
 			removeStaging(at)
 		}

@@ -345,6 +345,31 @@ func TestStageFails(t *testing.T) {
 	m.unstaged()
 }
 
+// TestFailsAfterwards: a volume that a driver has mounted before it fails, with an error that is final, is unpublished
+// and unstaged with its pod.
+func TestFailsAfterwards(t *testing.T) {
+	for _, call := range []string{"NodeStageVolume", "NodePublishVolume"} {
+		m := staging(t)
+		publish := func() error {
+			r := m.persistent("u1")
+			if call == "NodePublishVolume" {
+				r = m.request("u1")
+			}
+			_, err := m.drivers.Publish(t.Context(), r)
+			return err
+		}
+		late := m.driver.Path("late-" + call)
+		test.Must(t, os.WriteFile(late, []byte(strconv.Itoa(int(codes.Internal))), 0o600))
+		test.Eventually(t, "the driver", func() bool {
+			err := publish()
+			return err != nil && strings.Contains(err.Error(), "as the test wants")
+		})
+		m.has("u1 published=false released=false")
+		m.remove("u1")
+		m.unstaged()
+	}
+}
+
 // TestOnePod: a ReadWriteOncePod volume is one pod's, and the next one's when that is gone.
 func TestOnePod(t *testing.T) {
 	m := staging(t)
