@@ -3,8 +3,9 @@
 // mount of a volume as it is when it ends, and says NOT_FOUND of one that it has unpublished. csi-sanity accepts it.
 //
 // A test makes it answer otherwise by a file in its directory: fail-CALL contains the number of the code with which
-// CALL fails, late-CALL that of one that has had its effect, and as long as there is a file hang-CALL the call does not return. The file calls has the names of the
-// calls that have come, a line each, and last-CALL the request of the last one.
+// CALL fails, late-CALL that with which it fails after it has had its effect, and as long as there is a file hang-CALL
+// the call does not return. The file calls has the names of the calls that have come, a line each, and last-CALL the
+// request of the last one.
 //
 // Begin reading at Driver.
 package testcsi
