@@ -82,15 +82,19 @@ func giveInode(fd, group int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if err := unix.Fchownat(fd, "", -1, group, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return err
-	}
 	mode := st.Mode&0o777 | uint32(groupFile)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFLNK: // has no mode
-		return nil
+		mode = st.Mode & 0o7777
 	case unix.S_IFDIR:
 		mode = st.Mode&0o7777 | uint32(groupDir.Perm()) | unix.S_ISGID
+	}
+	if int(st.Gid) == group && st.Mode&0o7777 == mode {
+		return nil // a large volume that takes more than one attempt comes to its end so
+	}
+	err := unix.Fchownat(fd, "", -1, group, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return err
 	}
 	return unix.Chmod(sys.FDPath(fd), mode)
 }
