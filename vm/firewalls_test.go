@@ -21,7 +21,7 @@ const (
 }
 `
 	// The image's static program cannot resolve even a number; the machine's can, in the pod's network.
-	inPod  = "nsenter -n -t $(pgrep -xf 'busybox httpd -f -p 80 -h /m') "
+	inPod = "nsenter -n -t $(pgrep -xf 'busybox httpd -f -p 80 -h /m') "
 	// asks prints the last line of what an HTTP server says. (The static wget of Debian 12 crashes.)
 	asks   = `timeout 5 bash -c 'exec 3<>/dev/tcp/$0/$1; printf "GET /x HTTP/1.0\r\n\r\n" >&3; tail -n 1 <&3' %s `
 	serves = `echo %s > /m/x; exec busybox httpd -f -p %d -h /m`

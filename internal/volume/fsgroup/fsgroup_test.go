@@ -46,7 +46,7 @@ func TestGiveAgain(t *testing.T) {
 		return all
 	}
 	first := give()
-	time.Sleep(20 * time.Millisecond) // longer than the resolution of the kernel's times
+	time.Sleep(20 * time.Millisecond)                   // longer than the resolution of the kernel's times
 	must(os.Chmod(filepath.Join(dir, "closed"), 0o600)) // for others: only the group gets its rights back
 	must(os.Chown(filepath.Join(dir, "others"), -1, 0))
 	must(os.Chmod(filepath.Join(dir, "setgid"), 0o775|os.ModeSetgid))
