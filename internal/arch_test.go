@@ -139,7 +139,8 @@ var rooms = map[string]room{
 	"internal/reconcile/publish":           {imports: "pod plan manifest runtime status reconcile/admission reconcile/lifecycle reconcile/revision sys/errtext timeline"},
 	"internal/reconcile/execute":           {imports: "pod oci/env plan manifest runtime runtime/trace reconcile/admission reconcile/lifecycle reconcile/pull reconcile/record reconcile/revision timeline"},
 	"internal/network":                     {imports: "checkpoint/layout sys pod network/bridge network/cni network/netdev network/portmap"},
-	"internal/network/bridge":              {imports: "checkpoint/layout sys pod network/netdev network/nft network/portmap network/records"},
+	"internal/network/bridge":              {imports: "checkpoint/layout sys sys/pace pod network/firewall network/netdev network/nft network/portmap network/records"},
+	"internal/network/firewall":            {imports: "network/nft"},
 	"internal/network/portmap":             {imports: "checkpoint/layout sys pod network/nft network/records"},
 	"internal/network/cni":                 {imports: "sys pod network/netdev network/records"},
 	"internal/network/records":             {imports: "checkpoint/layout sys"},
@@ -257,7 +258,7 @@ var only = map[string]string{
 	"github.com/fsnotify/fsnotify":                     "internal/sys/watch",
 	"github.com/vishvananda/":                          "internal/network internal/network/bridge internal/network/portmap internal/network/netdev internal/network/nettest",
 	"github.com/containernetworking/":                  "internal/network/cni",
-	"github.com/google/nftables":                       "internal/network/bridge internal/network/portmap internal/network/nft internal/network/nettest",
+	"github.com/google/nftables":                       "internal/network/bridge internal/network/firewall internal/network/portmap internal/network/nft internal/network/nettest",
 	"github.com/google/go-containerregistry/":          "internal/test/testimage hack/bench",
 	"github.com/containerd/containerd/v2/core/remotes": "internal/runtime/containerd/images/pull internal/image internal/image/registryhosts internal/embedded/transfer",
 }

@@ -32,6 +32,7 @@ type firewall struct {
 	name, up, down string
 	port, out      bool   // a hostPort is reached; a pod reaches others
 	then           string // what the administrator does where they do not; after that, both do
+	flush          string // loads the firewall anew, and removes podrun's rules: they return by themselves
 }
 
 // TestHostPortsBesideFirewalls: pods are reached beside the firewalls of others, or the log says what is needed, and
@@ -56,7 +57,8 @@ func TestHostPortsBesideFirewalls(t *testing.T) {
 		return fmt.Sprintf("cat > /etc/nftables.conf <<'END'\n"+ownTable+"END\nsystemctl restart nftables", policy)
 	}
 	for _, f := range []firewall{
-		{name: "nftables", up: load("accept"), down: "nft delete table inet own", port: true, out: true},
+		{name: "nftables", up: load("accept"), down: "nft delete table inet own", port: true, out: true,
+			flush: "sed -i '1i flush ruleset' /etc/nftables.conf; systemctl restart nftables"},
 		{name: "nftables-drop", up: load("drop"), down: "nft delete table inet own", then: named},
 		{name: "ufw", up: "ufw --force enable; ufw allow 8090/tcp", down: "ufw --force disable", port: true, out: true},
 		{name: "firewalld", up: "systemctl unmask firewalld; systemctl start firewalld; firewall-cmd --add-port=8090/tcp",
@@ -104,6 +106,11 @@ func besideFirewall(t *testing.T, m *machine, f firewall) {
 		t.Logf("the administrator: %s", m.sh(f.then))
 		before = ""
 		reached("then", true, true)
+	}
+	if f.flush != "" {
+		m.sh(f.flush)
+		m.await("podrun's rules", "journalctl -u podrun -b --no-pager -o cat | grep 'are restored'")
+		reached("flushed", f.port, f.out)
 	}
 	t.Logf("podrun's log:\n%s", m.sh(
 		"journalctl -u podrun -b --no-pager -o cat | grep -i -E 'warn|nftables' | tail -5 || true"))

@@ -77,7 +77,7 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 		return nil, err
 	}
 	a := &agent{
-		o: o, role: as,
+		o: o, role: as, address: m.Address,
 		probeChanges: make(chan pod.Key), halt: make(chan reconcile.Halt), remount: make(chan struct{}, 1),
 	}
 	a.requests = owner.NewRequests(o.Dirs, o.Log)
@@ -116,7 +116,6 @@ func open(ctx context.Context, o Options, as role) (*agent, error) {
 		PluginsDir: o.Connect.PluginsDir, Machine: m.drivers, Log: o.Log,
 	})
 	a.volumes.CSI().OnChange(a.retry)
-	a.address = m.Address
 	a.loop = reconcile.Options{
 		Halt: a.halt, Stuck: as.stuck, Requests: a.requests, Requested: a.requests.Changed, Remount: a.remount,
 		Inspector: a.relister, Sandboxes: r, Containers: r, Images: r, Data: r, Owners: as.locks,

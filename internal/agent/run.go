@@ -45,6 +45,7 @@ func (a *agent) run(ctx context.Context, desired <-chan manifest.Desired, beside
 		running.Go(func() { a.conn.Keep(beneath) })
 		running.Go(func() { a.ended("plugins", a.conn.RunPlugins(beneath, a.volumes.CSI())) })
 		running.Go(func() { a.conn.SweepNetwork(beneath, a.network.SweepLost) })
+		running.Go(func() { a.ended("network", a.network.Watch(beneath)) })
 	}
 	besides, stopBesides := context.WithCancel(ctx)
 	defer stopBesides()

@@ -68,7 +68,7 @@ func (a *HostAddress) read() bool {
 
 // Run follows the machine's address until ctx ends, and calls changed after each change.
 func (a *HostAddress) Run(ctx context.Context, changed func()) error {
-	groups := []uint{
+	groups := []int{
 		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
 	}
 	return netdev.Watch(ctx, unix.NETLINK_ROUTE, groups, func() {

@@ -133,5 +133,8 @@ func (n *Network) Yield(ctx context.Context, id string) error { return n.bridge.
 // Repair restores podrun's own rules; see bridge.Bridge.Repair.
 func (n *Network) Repair() error { return n.bridge.Repair() }
 
+// Watch restores podrun's own rules whenever other programs remove them; see bridge.Bridge.Watch.
+func (n *Network) Watch(ctx context.Context) error { return n.bridge.Watch(ctx) }
+
 // Close removes podrun's own bridge if no pod has an address or a host port in it.
 func (n *Network) Close() error { return n.bridge.Close() }

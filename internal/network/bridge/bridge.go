@@ -1,16 +1,16 @@
 // Package bridge is podrun's own pod network: a Linux bridge with a veth pair for each pod.
 //
 // It is configured through netlink and nftables in-process, without running commands. The package
-// owns the bridge, the veth pairs, the pods' addresses, the bridge's own nftables tables and the
-// rules that it adds to the machine's firewall. It does not create or remove network namespaces:
-// package sandbox does. Host ports are in package portmap. All processes of one run directory share
+// owns the bridge, the veth pairs, the pods' addresses and the bridge's own nftables tables. It does
+// not create or remove network namespaces: package sandbox does. Host ports are in package portmap,
+// the rules in the machine's firewall in package firewall. All processes of one run directory share
 // one bridge, which is removed with the last address unless Options.Keep is set.
 //
 // Start reading at Bridge.Setup in bridge.go, which creates the bridge. Each further file has one
 // part: subnet.go chooses the bridge's subnet, address.go allocates addresses, veth.go connects a
 // pod, fence.go keeps pods from using each other's addresses, learn.go keeps the kernel from
 // learning them from frames, masquerade.go keeps pods apart from the machine and from other links,
-// and firewall.go lets the machine's firewall accept their packets.
+// and repair.go restores rules that other programs have removed.
 package bridge
 
 import (
@@ -29,11 +29,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/network/firewall"
 	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/portmap"
 	"podrun.io/podrun/internal/network/records"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/pace"
 )
 
 // Options configure a Bridge.
@@ -61,9 +63,9 @@ type Bridge struct {
 	log       *slog.Logger
 	keep      bool
 	open      bool
-	// Each limits a warning to one per process: unmasked that masquerading does not work, blocked
-	// that a firewall drops pods' packets.
-	unmasked, blocked sync.Once
+	rules     *rules
+	// repairs limits how often Watch repairs: it may be that another program removes the rules at once each time.
+	repairs pace.Pace
 }
 
 // New returns the network of a run directory. It changes nothing yet.
@@ -75,15 +77,18 @@ func New(o Options) *Bridge {
 	id := identity{run: filepath.Clean(o.Dirs.Run), root: o.Dirs.Root}
 	dir := &records.Dir{Path: o.Dirs.Networks().Bridge(), Boot: boot, Log: o.Log}
 	addresses := &ipam{records: dir}
+	ports := portmap.New(dir)
 	return &Bridge{
 		identity:  id,
 		records:   dir,
 		addresses: addresses,
-		ports:     portmap.New(dir),
+		ports:     ports,
+		rules:     &rules{ports: ports, log: o.Log},
 		fence:     &fence{identity: id, records: dir, addresses: addresses, log: o.Log},
 		log:       o.Log,
 		keep:      o.Keep,
 		open:      o.Open,
+		repairs:   pace.Pace{AtOnce: repairsAtOnce, Every: repairEvery},
 	}
 }
 
@@ -117,33 +122,6 @@ func (b *Bridge) inspect(ctx context.Context, do func(outside *netlink.Handle) e
 	}
 	defer lock.Unlock()
 	return do(outside)
-}
-
-// Repair restores rules that another program may have removed, or that a firewall which was started
-// meanwhile needs. It does nothing if there is no bridge.
-func (b *Bridge) Repair() error {
-	if err := b.inspect(context.Background(), b.repair); err != nil {
-		return fmt.Errorf("mending the pods' network: %w", err)
-	}
-	return nil
-}
-
-func (b *Bridge) repair(outside *netlink.Handle) error {
-	rec, err := b.current()
-	if err != nil || rec.Bridge == "" {
-		return err
-	}
-	link, err := outside.LinkByName(rec.Bridge)
-	if netdev.IsNotFound(err) {
-		return nil // the next Setup creates it with all rules
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := b.complete(outside, rec, link); err != nil {
-		return err
-	}
-	return b.ports.Repair()
 }
 
 // Setup connects the network namespace at the path netns: it sets lo up, adds eth0 with an address
@@ -254,13 +232,17 @@ func (b *Bridge) current() (records.Record, error) {
 	return records.Record{}, b.addresses.releaseAll()
 }
 
-// ensure creates the bridge unless it exists and is up. Setting it up is the last step of its
-// creation, so a bridge that is down was interrupted and is completed.
+// ensure creates the bridge unless it exists and is up; it restores the rules of one that does.
+// Setting it up is the last step of its creation, so a bridge that is down was interrupted and is
+// completed.
 func (b *Bridge) ensure(outside *netlink.Handle, rec records.Record) (records.Record, int, error) {
 	if rec.Bridge != "" {
 		link, err := outside.LinkByName(rec.Bridge)
 		if err == nil && link.Attrs().Flags&unix.IFF_UP != 0 {
 			rec, err = b.gainIPv6(outside, rec, link)
+			if err == nil {
+				err = keeper{b}.restore(outside, rec, link)
+			}
 			return rec, link.Attrs().Index, err
 		}
 		if err != nil && !netdev.IsNotFound(err) {
@@ -317,14 +299,13 @@ func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netl
 				"subnet", subnet, "err", err)
 		}
 	}
-	if err := installRules(rec.Bridge, rec.Subnets(), b.open); err != nil {
-		b.unmasked.Do(func() {
-			b.log.Warn("cannot set up nftables masquerading and filtering: "+
-				"pods reach only each other and this machine", "err", err)
-		})
+	masked := installRules(rec.Bridge, rec.Subnets(), b.open)
+	if masked != nil {
+		b.rules.warnUnmasked(masked)
 	}
-	if err := b.fence.rebuild(outside, rec); err != nil {
-		b.fence.warnUnfenced(err)
+	fenced := b.fence.rebuild(outside, rec)
+	if fenced != nil {
+		b.fence.warnUnfenced(fenced)
 	}
 	if err := showLLDP(outside, link); err != nil {
 		return 0, err
@@ -336,11 +317,11 @@ func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netl
 	if err := ignoreRouterAdvertisements(rec.Bridge); err != nil {
 		return 0, err
 	}
-	if err := acceptForwarded(rec.Bridge); err != nil {
-		b.blocked.Do(func() {
-			b.log.Warn("a firewall may keep pods from reaching other machines", "err", err)
-		})
+	accepted := firewall.Accept(rec.Bridge)
+	if accepted != nil {
+		b.rules.warnBlocked(accepted)
 	}
+	b.rules.setRefused(rec, masked != nil || fenced != nil || accepted != nil)
 	if err := outside.LinkSetUp(link); err != nil {
 		return 0, err
 	}
@@ -481,7 +462,7 @@ func (b *Bridge) removeRules(bridge string) {
 	if err := removeTables(bridge); err != nil {
 		b.log.Debug("nftables tables were not removed", "bridge", bridge, "err", err)
 	}
-	if err := removeAccept(bridge); err != nil {
+	if err := firewall.Remove(bridge); err != nil {
 		b.log.Debug("rules in the machine's firewall were not removed", "bridge", bridge, "err", err)
 	}
 }

@@ -1,7 +1,7 @@
-// Package nft has what podrun's nftables rules share: the two address families, and expressions
-// that match packets by subnet, link and connection.
+// Package nft has what podrun's nftables rules share: the two address families, expressions that match packets by
+// subnet, link and connection.
 //
-// It builds expressions and installs nothing: packages bridge and portmap own their tables.
+// It installs nothing: packages bridge, portmap and firewall own their rules.
 //
 // Start reading at Family and Rule.
 package nft
@@ -61,6 +61,17 @@ func FamilyOf(addr netip.Addr) Family {
 // Families returns IPv4 and IPv6.
 func Families() []Family {
 	return []Family{FamilyOf(netip.IPv4Unspecified()), FamilyOf(netip.IPv6Unspecified())}
+}
+
+// TableName returns a table's family and name as the program nft names it, such as "ip filter".
+func TableName(t *nftables.Table) string {
+	family := map[nftables.TableFamily]string{
+		nftables.TableFamilyIPv4:   "ip",
+		nftables.TableFamilyIPv6:   "ip6",
+		nftables.TableFamilyINet:   "inet",
+		nftables.TableFamilyBridge: "bridge",
+	}[t.Family]
+	return family + " " + t.Name
 }
 
 // MatchSubnet compares the network part of the address at offset in the IP header with the

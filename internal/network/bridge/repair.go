@@ -1,0 +1,210 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/network/firewall"
+	"podrun.io/podrun/internal/network/netdev"
+	"podrun.io/podrun/internal/network/nft"
+	"podrun.io/podrun/internal/network/portmap"
+	"podrun.io/podrun/internal/network/records"
+	"podrun.io/podrun/internal/sys"
+)
+
+const (
+	// Watch repairs so many times at once, and then once in a while.
+	repairsAtOnce = 5
+	repairEvery   = 30 * time.Second
+	// retryRepair is when Watch tries again what has failed.
+	retryRepair = time.Minute
+)
+
+// Repair restores rules that another program may have removed, or that a firewall which was started
+// meanwhile needs. It does nothing if there is no bridge.
+func (b *Bridge) Repair() error {
+	k := keeper{b}
+	if err := k.existing(context.Background(), k.repair); err != nil {
+		return fmt.Errorf("mending the pods' network: %w", err)
+	}
+	return nil
+}
+
+// Watch repairs what other programs remove of the bridge's rules, as when they flush or load a
+// firewall, until ctx ends, which is its error. It sleeps until the machine's rules change.
+func (b *Bridge) Watch(ctx context.Context) error {
+	err := netdev.Watch(ctx, unix.NETLINK_NETFILTER, []int{unix.NFNLGRP_NFTABLES}, func() { keeper{b}.watched(ctx) })
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) { // who may not listen makes no bridge either
+		b.log.Debug("the machine's rules are not watched", "err", err)
+		return nil
+	}
+	return err
+}
+
+// keeper keeps the rules of a bridge complete.
+type keeper struct{ *Bridge }
+
+// watched repairs what is missing, and tries that again until it succeeds or ctx ends.
+func (k keeper) watched(ctx context.Context) {
+	for {
+		err := k.restorePaced(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		k.log.Warn("keeping the rules of the pods' network failed", "retry", retryRepair, "err", err)
+		_ = sys.Sleep(ctx, retryRepair)
+	}
+}
+
+// restorePaced repairs what is missing. It holds no lock while it may not repair yet.
+func (k keeper) restorePaced(ctx context.Context) error {
+	var gone []string
+	err := k.existing(ctx, func(_ *netlink.Handle, rec records.Record, _ netlink.Link) (err error) {
+		gone, err = k.rules.missing(rec)
+		return err
+	})
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	if wait := k.repairs.Next(); wait > 0 {
+		k.log.Warn("another program removes the rules of the pods' network again and again: restoring them later",
+			"missing", strings.Join(gone, ", "), "in", wait.Round(time.Second))
+		if err := sys.Sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+	return k.existing(ctx, k.restore)
+}
+
+// existing calls do, with the lock held, if there is a bridge.
+func (k keeper) existing(
+	ctx context.Context, do func(outside *netlink.Handle, rec records.Record, link netlink.Link) error,
+) error {
+	return k.inspect(ctx, func(outside *netlink.Handle) error {
+		rec, err := k.current()
+		if err != nil || rec.Bridge == "" {
+			return err
+		}
+		link, err := outside.LinkByName(rec.Bridge)
+		if netdev.IsNotFound(err) {
+			return nil // the next Setup creates it with all rules
+		}
+		if err != nil {
+			return err
+		}
+		return do(outside, rec, link)
+	})
+}
+
+func (k keeper) repair(outside *netlink.Handle, rec records.Record, link netlink.Link) error {
+	if _, err := k.complete(outside, rec, link); err != nil {
+		return err
+	}
+	return k.ports.Repair()
+}
+
+// restore repairs the bridge if rules are missing, and logs which. The caller holds the lock.
+func (k keeper) restore(outside *netlink.Handle, rec records.Record, link netlink.Link) error {
+	gone, err := k.rules.missing(rec)
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	if err := k.repair(outside, rec, link); err != nil {
+		return err
+	}
+	k.log.Warn("rules of the pods' network were missing and are restored: another program changed the machine's firewall",
+		"missing", strings.Join(gone, ", "))
+	return nil
+}
+
+// rules says which of the bridge's rules are missing.
+type rules struct {
+	ports *portmap.Ports
+	log   *slog.Logger
+	// Each limits a warning to one per process: unmasked that masquerading does not work, blocked
+	// that a firewall drops pods' packets.
+	unmasked, blocked sync.Once
+	// refused is what the kernel refused when it was installed last: it cannot be restored.
+	refused atomic.Pointer[[]string]
+}
+
+// setRefused records what is missing although it has just been installed, if that failed.
+func (r *rules) setRefused(rec records.Record, failed bool) {
+	r.refused.Store(nil)
+	if failed {
+		names := r.lacking(rec, tablesOf(rec))
+		r.refused.Store(&names)
+	}
+}
+
+// missing returns the tables of the bridge and of its host ports that are not there, and the chains of the machine's
+// firewall that lack its rules, without what the kernel has refused. The caller holds the lock.
+func (r *rules) missing(rec records.Record) ([]string, error) {
+	ports, err := r.ports.Tables(rec.Bridge)
+	if err != nil {
+		return nil, err
+	}
+	all := r.lacking(rec, append(tablesOf(rec), ports...))
+	if refused := r.refused.Load(); refused != nil {
+		all = slices.DeleteFunc(all, func(name string) bool { return slices.Contains(*refused, name) })
+	}
+	return all, nil
+}
+
+// lacking returns which of the tables are not there, and the chains that lack the bridge's rules. If the
+// kernel has no nftables, there is nothing to restore.
+func (r *rules) lacking(rec records.Record, wanted []*nftables.Table) (names []string) {
+	c, err := nftables.New()
+	var chains []*nftables.Chain
+	if err == nil {
+		chains, err = c.ListChains()
+	}
+	if err != nil {
+		r.warnUnmasked(err)
+		return nil
+	}
+	for _, t := range wanted {
+		// All of podrun's have a chain. To list the tables too would double the time for it.
+		if !slices.ContainsFunc(chains, func(c *nftables.Chain) bool {
+			return c.Table.Family == t.Family && c.Table.Name == t.Name
+		}) {
+			names = append(names, nft.TableName(t))
+		}
+	}
+	of, err := firewall.Missing(c, chains, rec.Bridge)
+	if err != nil {
+		r.warnBlocked(err)
+	}
+	return append(names, of...)
+}
+
+// tablesOf returns the bridge's tables apart from those of host ports.
+func tablesOf(rec records.Record) []*nftables.Table {
+	all := []*nftables.Table{{Family: nftables.TableFamilyBridge, Name: rec.Bridge}}
+	for _, subnet := range rec.Subnets() {
+		all = append(all, &nftables.Table{Family: nft.FamilyOf(subnet.Addr()).Table, Name: rec.Bridge})
+	}
+	return all
+}
+
+func (r *rules) warnUnmasked(why error) {
+	r.unmasked.Do(func() {
+		r.log.Warn("cannot set up nftables masquerading and filtering: pods reach only each other and this machine",
+			"err", why)
+	})
+}
+
+func (r *rules) warnBlocked(why error) {
+	r.blocked.Do(func() { r.log.Warn("a firewall may keep pods from reaching other machines", "err", why) })
+}
