@@ -75,7 +75,7 @@ func TestHostAddress(t *testing.T) {
 	change(netlink.AddrDel, "198.51.100.7/24")
 	check("no address any more", "198.51.100.7", "127.0.0.1")
 	cancel()
-	if err := <-ended; err != context.Canceled {
+	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)
 	}
 }
