@@ -118,7 +118,8 @@ func TestPackageIsPurged(t *testing.T) {
 			value = strings.TrimPrefix(value, n.dir)
 		}
 		value = []string{value, "'" + value + "'", `"` + value + `"  `}[i%3]
-		settings += fmt.Sprintf("PODRUN_%s=%s\n", strings.ToUpper(strings.ReplaceAll(name, "-", "_")), value)
+		between := []string{"=%s\n", " = %s\r\n"}[i%2]
+		settings += fmt.Sprintf("PODRUN_%s"+between, strings.ToUpper(strings.ReplaceAll(name, "-", "_")), value)
 	}
 	must(t, os.WriteFile(n.path("etc/default/podrun"), []byte(strings.TrimSuffix(settings, "\n")), 0o600))
 	n.write("a.yaml", manifest("a", "Always", forever))
@@ -141,6 +142,16 @@ func TestPackageIsPurged(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(saved, "settings")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the copy of the settings: %v, %v", info, err)
 	}
+	// What a purge does not understand is not guessed.
+	good, err := os.ReadFile(filepath.Join(saved, "settings"))
+	must(t, err)
+	for _, bad := range []string{`PODRUN_ROOT_DIR="/a"/b`, "PODRUN_ROOT_DIR=/a\\\n/b", `PODRUN_RUN_DIR=/a\ b`} {
+		must(t, os.WriteFile(filepath.Join(saved, "settings"), []byte(bad+"\n"), 0o600))
+		if said, err := s.dpkg(nil, "--purge", "podrun"); err == nil || !strings.Contains(said, "purge again") {
+			t.Errorf("%s: %v: %s", bad, err, said)
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(saved, "settings"), good, 0o600))
 	// Something else runs the pod at the moment.
 	n.serve()
 	n.ready("a-n")

@@ -4,6 +4,11 @@
 set -e
 # What a removal kept for a purge is of an earlier version now.
 rm -rf "$DPKG_ROOT/usr/lib/podrun"
+# The settings may have a password. dpkg gives the file the mode that it had.
+if [ "$1" = configure ] && [ -n "$2" ] && dpkg --compare-versions "$2" lt 0.0.0~20261130 &&
+	[ -f "$DPKG_ROOT/etc/default/podrun" ]; then
+	chmod go-rwx "$DPKG_ROOT/etc/default/podrun"
+fi
 if [ -d /run/systemd/system ] && [ -z "$DPKG_ROOT" ]; then
 	systemctl daemon-reload || true
 	systemctl try-restart podrun.service || true

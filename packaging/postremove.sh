@@ -4,33 +4,48 @@ set -e
 saved=$DPKG_ROOT/usr/lib/podrun
 
 # settings exports podrun's variables as the unit had them. Only systemd reads such a file: a shell would run a value
-# of several words. No value is evaluated, and quotes around it are removed.
+# of several words. No value is evaluated, and quotes around it are removed. It fails if a line has more of systemd's
+# syntax than that: with a guess, podrun would look for its pods in the wrong place.
 settings() {
+	umask 077
+	tr -d '\r' <"$1" | sed 's/^[[:blank:]]*//; s/[[:blank:]]*$//; s/[[:blank:]]*=[[:blank:]]*/=/' >"$saved/lines" || return 1
 	while read -r line || [ -n "$line" ]; do
-		name=${line%%=*} value=${line#*=}
-		case $name in
-		"$line" | *[!A-Z0-9_]*) continue ;;
+		case $line in
+		[#\;]*) continue ;;
+		*\\) return 1 ;; # it goes on in the next line
 		PODRUN_*) ;;
 		*) continue ;;
 		esac
+		name=${line%%=*} value=${line#*=}
 		case $value in
 		\"*\") value=${value#\"} value=${value%\"} ;;
 		\'*\') value=${value#\'} value=${value%\'} ;;
 		esac
+		case $name in "$line" | *[!A-Z0-9_]*) continue ;; esac
+		case $value in
+		*[\"\'\\]*)
+			case $name in PODRUN_*_DIR | PODRUN_CONTAINERD_*) return 1 ;; esac
+			continue # nothing of the others is needed
+			;;
+		esac
 		export "$name=$value"
-	done <"$1"
+	done <"$saved/lines"
 }
 
 # lend puts runc back to where it was until this script ends: the pods' shims search it there.
 lend() {
-	lent=$(cat "$saved/runc.path")
+	lent=$(readlink "$saved/runc.path")
 	trap 'rm -f "$lent"' EXIT
 	trap 'exit 1' HUP INT TERM
 	ln -sf "$saved/runc" "$lent"
 }
 
 if [ "$1" = purge ] && [ -x "$saved/podrun" ]; then
-	[ ! -r "$saved/settings" ] || settings "$saved/settings"
+	if [ -r "$saved/settings" ] && ! settings "$saved/settings"; then
+		echo "the former /etc/default/podrun, $saved/settings, cannot be read here: make its PODRUN_ lines plain" \
+			"(NAME=value) and purge again, or remove $saved first: podrun's pods run on then" >&2
+		exit 1
+	fi
 	# Below another root these are not the machine's own, whose pods run on.
 	export PODRUN_ROOT_DIR="$DPKG_ROOT${PODRUN_ROOT_DIR:-/var/lib/podrun}"
 	export PODRUN_RUN_DIR="$DPKG_ROOT${PODRUN_RUN_DIR:-/run/podrun}"

@@ -16,11 +16,12 @@ if [ "$1" = remove ]; then
 	keep "$DPKG_ROOT/usr/bin/podrun" podrun
 	rm -f "$saved/settings"
 	if [ -r "$DPKG_ROOT/etc/default/podrun" ]; then
-		install -m 0600 "$DPKG_ROOT/etc/default/podrun" "$saved/settings"
+		chmod 0600 "$DPKG_ROOT/etc/default/podrun"
+		keep "$DPKG_ROOT/etc/default/podrun" settings
 	fi
-	if runc=$(command -v runc); then
-		keep "$runc" runc
-		echo "$runc" >"$saved/runc.path"
+	# A removal may be what frees a full disk.
+	if runc=$(command -v runc) && ! { keep "$runc" runc && ln -sf "$runc" "$saved/runc.path"; }; then
+		echo "runc cannot be kept: purge podrun before runc is removed" >&2
 	fi
 	echo "podrun's pods run on; apt-get purge podrun stops them" >&2
 fi

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/runtime/fake"
 )
@@ -165,5 +166,28 @@ func TestClockIsSetByMoreThanTheBoot(t *testing.T) {
 		after(3 * time.Second) // and not younger than it
 		h.wantLiving("")
 		h.wantPhase("web", v1.PodFailed)
+	})
+}
+
+// TestDeadlineGoesOnAfterAReboot: the time before a reboot counts for a run that goes on.
+func TestDeadlineGoesOnAfterAReboot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
+		h := start(t, rt)
+		p := newPod("ever", "u1", v1.RestartPolicyOnFailure, "a")
+		p.Annotations[plan.AnnotationRunPolicy] = plan.RunOnceEver
+		p.Spec.ActiveDeadlineSeconds = new(int64(30))
+		h.want(p.DeepCopy())
+		after(20 * time.Second)
+		h.stop()
+		rt.Reboot("boot-2")
+		booted := time.Now()
+		h = start(t, rt, func(o *reconcile.Options) { o.Boot, o.Booted = "boot-2", booted })
+		defer func() { h.stop() }()
+		h.want(p.DeepCopy())
+		after(5 * time.Second)
+		h.wantLiving("u1-a-1")
+		after(7 * time.Second)
+		h.wantPhase("ever", v1.PodFailed)
 	})
 }

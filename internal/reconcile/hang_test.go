@@ -241,3 +241,39 @@ func TestExitIsPublishedBeforeAHungStart(t *testing.T) {
 		h.wantLiving("u1-a-2 u2-a-0")
 	})
 }
+
+// judge fails the test if an exit is published before it is recorded.
+type judge struct {
+	*board
+	t  *testing.T
+	rt *fake.Runtime
+}
+
+// Publish implements reconcile.Publisher.
+func (j judge) Publish(p *v1.Pod, seen time.Time, settled bool) error {
+	for _, s := range p.Status.ContainerStatuses {
+		if s.State.Terminated != nil && len(callsOf(j.rt, "ReapContainer ")) == 0 {
+			j.t.Errorf("reported before it is recorded: %+v", s)
+		}
+	}
+	return j.board.Publish(p, seen, settled)
+}
+
+// TestExitIsRecordedBeforeItIsReported: also the exit of one container of several, which a power cut must not undo.
+func TestExitIsRecordedBeforeItIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {}, "b:1": {}})
+		h := start(t, rt, func(o *reconcile.Options) {
+			b, _ := o.Publisher.(*board)
+			o.Publisher = judge{b, t, rt}
+		})
+		defer h.stop()
+		h.want(newPod("job", "u1", v1.RestartPolicyNever, "a", "b"))
+		after(time.Second)
+		rt.Exit("u1-a-0", 3)
+		after(time.Second)
+		if s := h.board.get("job").Status.ContainerStatuses[0].State.Terminated; s == nil || s.ExitCode != 3 {
+			t.Errorf("the exit is not reported: %+v", s)
+		}
+	})
+}

@@ -89,13 +89,15 @@ func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
 	})
 }
 
-// since returns when p's revision began, as a monotonic time of this process. What runs since this boot is not older
-// than that, whatever the clock was when it began.
+// since returns when p's revision began, as a monotonic time of this process. What runs only since this boot is not
+// older than that, whatever the clock was when it began.
 func (w *worker) since(p *v1.Pod, seen pod.Observed) time.Time {
 	recorded, _ := time.Parse(time.RFC3339Nano, p.Annotations[manifest.AnnotationSeen])
 	since := w.life.Instances.Since(p.UID, recorded)
 	ofBoot := func(s pod.Sandbox) bool { return s.UID == p.UID && s.Boot == w.o.Boot }
-	if since.Before(w.o.Booted) && slices.ContainsFunc(seen.Sandboxes, ofBoot) {
+	ofEarlier := func(c pod.Container) bool { return c.UID == p.UID && c.Boot != w.o.Boot }
+	if since.Before(w.o.Booted) && slices.ContainsFunc(seen.Sandboxes, ofBoot) &&
+		!slices.ContainsFunc(slices.Concat(seen.Containers, seen.Remembered), ofEarlier) {
 		return w.o.Booted
 	}
 	return since

@@ -54,12 +54,14 @@ func (s *storage) walk(ctx context.Context, p *v1.Pod) map[string]*walk {
 	return all
 }
 
-// ended waits for measurements until ctx ends, and returns their results. Those of claims that have no directory are
-// left out, and those that have not ended; for these there is an error.
-func ended(ctx context.Context, walks map[string]*walk) (map[string]wholeVolume, error) {
+// ended waits for measurements until ctx ends, and returns their results, by volume. A claim that takes long has the
+// former result, once. What has no directory, or does not answer, is left out; for the latter there is an error.
+func ended(ctx context.Context, walks map[string]*walk, former map[string]wholeVolume) (map[string]wholeVolume, error) {
 	all := map[string]wholeVolume{}
 	var failed []error
 	for name, w := range walks {
+		before, measured := former[name]
+		measured = measured && !w.late
 		if !w.late {
 			select {
 			case <-w.done:
@@ -67,9 +69,11 @@ func ended(ctx context.Context, walks map[string]*walk) (map[string]wholeVolume,
 				w.late = true
 			}
 		}
-		switch {
-		case !w.hasEnded():
-			failed = append(failed, fmt.Errorf("measuring %s: its file system has not answered yet", w.dir))
+		switch ended := w.hasEnded(); {
+		case measured && (!ended || w.err != nil && ctx.Err() != nil):
+			all[name] = before
+		case !ended:
+			failed = append(failed, fmt.Errorf("measuring %s has not ended yet: it is large, or does not answer", w.dir))
 		case w.err == nil:
 			all[name] = w.of
 		case !errors.Is(w.err, fs.ErrNotExist):

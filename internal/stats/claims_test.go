@@ -63,7 +63,7 @@ func TestClaimThatHangs(t *testing.T) {
 		for n, wait := range []time.Duration{measuringTime, 0, 0} {
 			begin := time.Now()
 			got, err := s.Whole(t.Context(), pods, begin)
-			if took := time.Since(begin); took != wait || err == nil || !strings.Contains(err.Error(), "/u1: its file system has not answered") {
+			if took := time.Since(begin); took != wait || err == nil || !strings.Contains(err.Error(), "/u1 has not ended yet") {
 				t.Errorf("request %d: %v after %s", n, err, took)
 			}
 			if of := strings.Join(claimsIn(got), " "); of != "other-n" || *got.Pods[0].Containers[0].Rootfs.UsedBytes != 10 {
@@ -105,11 +105,36 @@ func TestClaimOfFileSystemThatHangs(t *testing.T) {
 	}()
 	select {
 	case err := <-answered:
-		if err == nil || !strings.Contains(err.Error(), "has not answered") {
+		if err == nil || !strings.Contains(err.Error(), "has not ended yet") {
 			t.Error(err)
 		}
 	case <-time.After(20 * time.Second):
 		t.Error("it waits for the claim")
 	}
 	end()
+}
+
+// TestLargeClaimStays: a claim that takes longer than a request now and then has its former figure then.
+func TestLargeClaimStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		o := w.options()
+		o.Disks.Dir = func(*v1.Pod, *v1.Volume) string { return "/u1" }
+		o.Disks.FS = func(string) (sys.FS, error) { return sys.FS{Capacity: 1}, nil }
+		takes := 4 * time.Second
+		o.Disks.Size = func(ctx context.Context, _ string) (pod.Space, error) {
+			err := sys.Sleep(ctx, takes)
+			return pod.Space{Bytes: 1}, err
+		}
+		s := New(o)
+		for n := range 6 {
+			got, err := s.Whole(t.Context(), []v1.Pod{stored()}, time.Now())
+			if len(claimsIn(got)) != 1 {
+				t.Errorf("request %d: no claim, %v", n, err)
+			}
+			time.Sleep(measuredFor)
+			takes = 10*time.Second - takes
+		}
+	})
 }

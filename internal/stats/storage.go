@@ -117,7 +117,7 @@ func (s *storage) measure(ctx context.Context, pods []v1.Pod, age time.Duration)
 	for uid, walks := range claims { // last: nothing else waits for a file system that does not answer
 		m := now[uid]
 		var err error
-		m.claims, err = ended(ctx, walks)
+		m.claims, err = ended(ctx, walks, s.pods[uid].claims)
 		now[uid], failed = m, append(failed, err)
 	}
 	s.pods = now

@@ -17,6 +17,7 @@ import (
 	"podrun.io/podrun/internal/reconcile/record"
 	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sys/patience"
 	"podrun.io/podrun/internal/timeline"
 )
 
@@ -71,13 +72,17 @@ func (t *starter) mount(ctx context.Context, s revision.State, seen pod.Observed
 	})
 }
 
-// whenMounted calls f, which readies volumes, and waits at most runtime.Timeout: their file systems may not answer. If
-// it takes long, that is reported.
+// whenMounted calls f, which readies volumes, and waits at most runtime.Timeout without progress: their file systems
+// may not answer. If it takes long, that is reported.
 func whenMounted(ctx context.Context, volumes []string, f func(context.Context) error) error {
 	message := "MountVolume.SetUp has not ended yet for one of the volumes " + strings.Join(volumes, ", ")
-	return admission.InTime(ctx, func(ctx context.Context) error {
-		return runtime.Call(ctx, pod.ReasonFailedMount, message, f)
-	})
+	ctx, cancel := patience.With(ctx, runtime.Timeout)
+	defer cancel()
+	err := runtime.Call(ctx, pod.ReasonFailedMount, message, f)
+	if err != nil && context.Cause(ctx) == context.DeadlineExceeded { //nolint:errorlint // as it was set
+		err = fmt.Errorf("not done within %s: %w", runtime.Timeout, err)
+	}
+	return err
 }
 
 // startContainer starts an instance of a container, if all that the container needs is there.

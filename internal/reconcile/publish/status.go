@@ -96,8 +96,8 @@ func (u *Status) Publish(s revision.State, seen pod.Observed, p plan.Plan, resti
 			u.ready = ready
 			err = u.publishLeaving(seen, p, failure)
 		}
-	case s.Pod != nil && !resting && p.Completed && slices.ContainsFunc(p.Actions, recordsExit):
-		return // a result that was reported must outlive a power cut: its exit is recorded first
+	case s.Pod != nil && !resting && (p.Completed || u.shown == s.Pod) && slices.ContainsFunc(p.Actions, recordsExit):
+		return // an exit that was reported must outlive a power cut: it is recorded first
 	case s.Pod != nil && (resting || u.shown != s.Pod || p.Completed && !u.completed || u.hasEnded(seen)):
 		// Publish only states of rest: each intermediate state would cost a file. A result, and that an instance
 		// does not run any more, are published at once, because the remaining actions may take long.

@@ -24,6 +24,7 @@ func TestStartOnAFullDisk(t *testing.T) {
 			t.Cleanup(func() { _ = unix.Unmount(full, 0) })
 			must(t, os.WriteFile(filepath.Join(full, "last"), nil, 0o644))
 			r := newRig(t, start(t), "sleep 1000")
+			r.run(t) // its shim is shared, where that is possible
 			r.start.Mounts = []pod.Mount{
 				{HostPath: full, ContainerPath: "/full"}, {HostPath: t.TempDir(), ContainerPath: "/full/inner"},
 			}

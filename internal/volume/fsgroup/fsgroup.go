@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/patience"
 )
 
 // Of returns the group that the pod's volumes belong to; nil: none.
@@ -49,8 +50,12 @@ func Give(ctx context.Context, volume *os.File, p *v1.Pod) error {
 		}
 	}
 	err := sys.WalkTree(ctx, volume, sys.TreeVisitor{
-		Enter: func(dir int) error { return giveInode(dir, int(*group)) },
+		Enter: func(dir int) error {
+			patience.Progress(ctx)
+			return giveInode(dir, int(*group))
+		},
 		File: func(dir int, name string) error {
+			patience.Progress(ctx) // a large volume takes its time
 			file, err := sys.OpenInode(dir, name)
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil // removed in the meantime
@@ -90,7 +95,7 @@ func giveInode(fd, group int) error {
 		mode = st.Mode&0o7777 | uint32(groupDir.Perm()) | unix.S_ISGID
 	}
 	if int(st.Gid) == group && st.Mode&0o7777 == mode {
-		return nil // a large volume that takes more than one attempt comes to its end so
+		return nil // an attempt after one that was cut off has less to do
 	}
 	err := unix.Fchownat(fd, "", -1, group, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK {

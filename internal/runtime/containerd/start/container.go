@@ -118,7 +118,7 @@ func (st *ContainerStarter) start(ctx context.Context, s runtime.Start) error {
 	err = st.launch(ctx, l)
 	started := (*runtime.StartError)(nil)
 	settled := err == nil || l.refused != nil || errors.As(err, &started) || errors.Is(err, runtime.ErrCutOff)
-	if settled || !l.shim.Shared() {
+	if settled || !l.shim.Shared() || daemon.IsFull(err) {
 		return err
 	}
 	// The shim may have exited, or this containerd cannot share one.
