@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -70,11 +71,27 @@ func (a *HostAddress) read() bool {
 func (a *HostAddress) Run(ctx context.Context, changed func()) error {
 	groups := []int{
 		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
+		unix.RTNLGRP_LINK, // the routes of a link that is set down go without a word
 	}
-	return netdev.Watch(ctx, unix.NETLINK_ROUTE, groups, func() {
+	return netdev.Watch(ctx, netdev.Watched{Protocol: unix.NETLINK_ROUTE, Groups: groups, Matters: mayMove}, func() {
 		if a.read() {
 			a.log.Info("the machine's address has changed", "address", a.IP(), "gone", a.state.Load().gone)
 			changed()
 		}
 	})
+}
+
+// mayMove reports whether the machine's address may be another one after what a message says. There may be thousands of
+// routes to elsewhere that change all the time.
+func mayMove(message []byte) bool {
+	const fixed = unix.NLMSG_HDRLEN // where the message's own fields begin
+	switch binary.NativeEndian.Uint16(message[4:]) {
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE: // struct rtmsg: rtm_dst_len, 0 in a default route
+		return message[fixed+1] == 0
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR: // struct ifaddrmsg: ifa_scope
+		return message[fixed+3] == unix.RT_SCOPE_UNIVERSE
+	case unix.RTM_NEWLINK: // struct ifinfomsg: ifi_change
+		return binary.NativeEndian.Uint32(message[fixed+12:])&unix.IFF_UP != 0
+	}
+	return true
 }

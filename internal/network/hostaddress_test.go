@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/network/nettest"
 )
@@ -74,6 +76,44 @@ func TestHostAddress(t *testing.T) {
 	change(netlink.AddrDel, "203.0.113.9/24")
 	change(netlink.AddrDel, "198.51.100.7/24")
 	check("no address any more", "198.51.100.7", "127.0.0.1")
+	// Of a link that goes down the kernel says nothing but that.
+	nettest.In(t, host, func() error {
+		for _, at := range []struct{ address, gateway string }{{"192.0.2.2/24", "192.0.2.1"}, {"198.51.100.7/24", "198.51.100.1"}} {
+			link, err := netlink.LinkByName(map[string]string{"192.0.2.2/24": "up", "198.51.100.7/24": "other"}[at.address])
+			if err != nil {
+				return err
+			}
+			addr, err := netlink.ParseAddr(at.address)
+			if err != nil {
+				return err
+			}
+			metric := 100 * link.Attrs().Index
+			if link.Attrs().Name == "up" {
+				metric = 1
+			}
+			err = errors.Join(netlink.AddrAdd(link, addr), netlink.RouteAdd(&netlink.Route{
+				LinkIndex: link.Attrs().Index, Gw: net.ParseIP(at.gateway), Priority: metric,
+			}))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	check("two uplinks", "192.0.2.2", "192.0.2.2")
+	nettest.In(t, host, func() error {
+		link, err := netlink.LinkByName("up")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetDown(link)
+	})
+	check("one of them is down", "198.51.100.7", "198.51.100.7")
+	// Routes to elsewhere are not looked at.
+	if mayMove(append(binary.NativeEndian.AppendUint16(make([]byte, 4), unix.RTM_NEWROUTE), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, unix.AF_INET, 24,
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)) {
+		t.Error("a route to elsewhere matters")
+	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)

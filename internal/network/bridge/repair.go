@@ -44,7 +44,9 @@ func (b *Bridge) Repair() error {
 // Watch repairs what other programs remove of the bridge's rules, as when they flush or load a
 // firewall, until ctx ends, which is its error. It sleeps until the machine's rules change.
 func (b *Bridge) Watch(ctx context.Context) error {
-	err := netdev.Watch(ctx, unix.NETLINK_NETFILTER, []int{unix.NFNLGRP_NFTABLES}, func() { keeper{b}.watched(ctx) })
+	err := netdev.Watch(ctx, netdev.Watched{
+		Protocol: unix.NETLINK_NETFILTER, Groups: []int{unix.NFNLGRP_NFTABLES},
+	}, func() { keeper{b}.watched(ctx) })
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) { // who may not listen makes no bridge either
 		b.log.Debug("the machine's rules are not watched", "err", err)
 		return nil

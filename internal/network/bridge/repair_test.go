@@ -280,3 +280,34 @@ func testAdministratorsRules(t *testing.T, rules []string, policy string) {
 		t.Errorf("afterwards\n%swant\n%s", after, before)
 	}
 }
+
+// TestRulesWrittenByNft: nft writes names of links in another way than iptables, also podrun's rules when it restores them.
+func TestRulesWrittenByNft(t *testing.T) {
+	f := newFlushed(t)
+	rec, _ := f.br.records.Load()
+	command(t, f.host, "nft flush ruleset; nft add table ip filter; "+
+		"nft add chain ip filter FORWARD '{ type filter hook forward priority 0; policy drop; }'; "+
+		"nft insert rule ip filter FORWARD iifname "+rec.Bridge+" tcp dport 91 reject")
+	nettest.ServeTCP(t, f.outside, ":91", "forbidden")
+	rules := func() int {
+		t.Helper()
+		return strings.Count(command(t, f.host, "nft list chain ip filter FORWARD"), rec.Bridge)
+	}
+	for n := range 4 {
+		nettest.In(t, f.host, f.br.Repair)
+		if got, err := nettest.Ask(f.web, "tcp", "192.0.2.1:91"); err == nil {
+			t.Errorf("%d: what the administrator forbids: %q", n, got)
+		}
+		if got := rules(); got != 3 {
+			t.Errorf("%d: %d rules", n, got)
+		}
+		f.works(t)
+		command(t, f.host, `rules=$(nft list table ip filter); nft delete table ip filter; echo "$rules" | nft -f -`)
+	}
+	for _, id := range []string{"web", "other"} {
+		nettest.Teardown(t, f.host, f.br, id)
+	}
+	if got := rules(); got != 1 {
+		t.Errorf("afterwards: %d rules", got)
+	}
+}

@@ -235,7 +235,11 @@ func equal(a, b expr.Any) bool {
 		return same && *a == *b
 	case *expr.Cmp:
 		b, same := b.(*expr.Cmp)
-		return same && a.Op == b.Op && a.Register == b.Register && bytes.Equal(a.Data, b.Data)
+		// iptables writes a name with one zero after it, nft fills it up with them; without any, it is a beginning.
+		name := func(data []byte) []byte { return bytes.TrimRight(data, "\x00") }
+		whole := func(data []byte) bool { return len(name(data)) < len(data) }
+		return same && a.Op == b.Op && a.Register == b.Register && bytes.Equal(name(a.Data), name(b.Data)) &&
+			whole(a.Data) == whole(b.Data)
 	case *expr.Counter:
 		_, same := b.(*expr.Counter)
 		return same

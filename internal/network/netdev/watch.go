@@ -14,17 +14,28 @@ import (
 // settling is how long Watch waits after a change: others often come with it.
 const settling = 500 * time.Millisecond
 
-// Watch calls changed at once, and then after each change that the kernel announces to the netlink groups, until ctx
-// ends, which is its error: once for all changes within half a second. It watches the network namespace of the calling
-// thread, and does not read what has changed.
-func Watch(ctx context.Context, protocol int, groups []int, changed func()) error {
+// messageStart is how much of a message Watch reads, in bytes: its header and the fixed part of the known ones.
+const messageStart = 32
+
+// Watched is what Watch watches.
+type Watched struct {
+	// Protocol is netlink's, such as unix.NETLINK_ROUTE, and Groups are those that get its announcements.
+	Protocol int
+	Groups   []int
+	// Matters reports whether a message is a change, by its first 32 bytes. nil: each is.
+	Matters func(message []byte) bool
+}
+
+// Watch calls changed at once, and then after each change that the kernel announces, until ctx ends, which is its
+// error: once for all changes within half a second. It watches the network namespace of the calling thread.
+func Watch(ctx context.Context, w Watched, changed func()) error {
 	for {
-		socket, err := listen(protocol, groups) // first, so that no change is missed
+		socket, err := listen(w.Protocol, w.Groups) // first, so that no change is missed
 		if err != nil {
 			return err
 		}
 		changed()
-		err = await(ctx, socket)
+		err = w.await(ctx, socket)
 		_ = socket.Close()
 		if err != nil {
 			return err
@@ -52,16 +63,22 @@ func listen(protocol int, groups []int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "netlink"), nil
 }
 
-// await returns nil when something was announced, or an error when ctx ends before.
-func await(ctx context.Context, socket *os.File) error {
+// await returns nil when a change was announced, or an error when ctx ends before.
+func (w Watched) await(ctx context.Context, socket *os.File) error {
 	stop := context.AfterFunc(ctx, func() { _ = socket.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	_, err := socket.Read(make([]byte, 1))
-	if errors.Is(err, unix.ENOBUFS) { // more than the kernel keeps for a reader
-		return nil
+	message := make([]byte, messageStart)
+	for {
+		n, err := socket.Read(message)
+		switch {
+		case errors.Is(err, unix.ENOBUFS): // more than the kernel keeps for a reader
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		case n < len(message) || w.Matters == nil || w.Matters(message):
+			return nil
+		}
 	}
-	if ended := ctx.Err(); ended != nil {
-		return ended
-	}
-	return err
 }
