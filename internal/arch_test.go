@@ -142,7 +142,7 @@ var rooms = map[string]room{
 	"internal/network":                     {imports: "checkpoint/layout sys pod network/bridge network/cni network/netdev network/portmap"},
 	"internal/network/bridge":              {imports: "checkpoint/layout sys sys/pace pod network/firewall network/netdev network/nft network/portmap network/records"},
 	"internal/network/firewall":            {imports: "network/nft"},
-	"internal/network/portmap":             {imports: "checkpoint/layout sys pod network/nft network/records"},
+	"internal/network/portmap":             {imports: "checkpoint/layout sys pod network/netdev network/nft network/records"},
 	"internal/network/cni":                 {imports: "sys pod network/netdev network/records"},
 	"internal/network/records":             {imports: "checkpoint/layout sys"},
 	"internal/network/nft":                 {},

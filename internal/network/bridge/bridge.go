@@ -154,8 +154,19 @@ func (b *Bridge) Reserve(ctx context.Context, id string, c portmap.Record) error
 		return err
 	}
 	defer lock.Unlock()
-	if _, err := b.current(); err != nil {
+	rec, err := b.current()
+	if err != nil {
 		return err
+	}
+	if rec.Bridge == "" { // the rules of one whose records were deleted would divert the ports
+		outside, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return fmt.Errorf("opening netlink: %w", err)
+		}
+		defer outside.Close()
+		if err := b.removeOrphanBridges(outside, ""); err != nil {
+			return err
+		}
 	}
 	return b.ports.Reserve(id, c)
 }
@@ -169,12 +180,20 @@ func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([
 		return nil, fmt.Errorf("opening netlink: %w", err)
 	}
 	defer outside.Close()
-	p, err := b.acquire(ctx, outside, id, portmap.RecordOf(wanted))
+	record := portmap.RecordOf(wanted)
+	p, err := b.acquire(ctx, outside, id, record)
 	if err != nil {
 		return nil, err
 	}
 	p.limits = pod.BandwidthOf(wanted)
 	if err := connect(outside, p, netns); err != nil {
+		return nil, err
+	}
+	if err := b.ports.Foreign(record.Ports); err != nil {
+		// The rules of others must not depend on what this one cannot have.
+		if undo := b.teardown(context.WithoutCancel(ctx), id, nil); undo != nil {
+			b.log.Debug("a network that failed was not released", "id", id, "err", undo)
+		}
 		return nil, err
 	}
 	return p.addresses(), nil

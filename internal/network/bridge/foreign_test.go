@@ -2,12 +2,16 @@ package bridge
 
 import (
 	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/vishvananda/netns"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/network/nettest"
 	"podrun.io/podrun/internal/network/portmap"
 )
@@ -59,15 +63,74 @@ func TestHostPortOfAnotherPodrun(t *testing.T) {
 	}
 }
 
+// TestHostPortOfEndedPodrun: the rules of a podrun that was deleted with its pods keep no other one from a host port,
+// nor divert it from a pod of another one that had rules before.
+func TestHostPortOfEndedPodrun(t *testing.T) {
+	for name, ended := range map[string]string{
+		"the pods":     "ip link delete PORT",
+		"the bridge":   "ip link delete PORT; ip link delete BRIDGE",
+		"and is older": "ip link delete PORT",
+	} {
+		t.Run(name, func(t *testing.T) {
+			host, outside, web := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+			nettest.JoinOutside(t, host, outside)
+			br, theirs := newBridge(t, t.TempDir()), newBridge(t, t.TempDir())
+			if name != "and is older" {
+				mustSetupPod(t, host, br, "first", nettest.NewNS(t), nettest.PodWith(t, "first", "8081:80/TCP"))
+			}
+			mustSetupPod(t, host, theirs, "web", nettest.NewNS(t), nettest.PodWith(t, "web", "8080:80/TCP"))
+			rec, _ := theirs.records.Load()
+			command(t, host, strings.NewReplacer("PORT", theirs.identity.portName("web"), "BRIDGE", rec.Bridge).Replace(ended))
+			mustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "8080:80/TCP"))
+			nettest.ServeTCP(t, web, ":80", "mine")
+			if got, err := nettest.Ask(outside, "tcp", "192.0.2.2:8080"); !strings.HasPrefix(got, "mine ") {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestHostPortOfFormerRunDirectory: a pod in the machine's network gets a host port that podrun itself forwarded before
+// its run directory was deleted.
+func TestHostPortOfFormerRunDirectory(t *testing.T) {
+	host, outside := nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
+	dirs := layout.Dirs{Run: filepath.Join(t.TempDir(), "run"), Root: t.TempDir()}
+	start := func() *Bridge {
+		if err := os.Mkdir(dirs.Run, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return New(Options{Dirs: dirs, Log: slog.New(slog.DiscardHandler)})
+	}
+	mustSetupPod(t, host, start(), "web", nettest.NewNS(t), nettest.PodWith(t, "web", "8080:80/TCP"))
+	if err := os.RemoveAll(dirs.Run); err != nil {
+		t.Fatal(err)
+	}
+	br := start()
+	nettest.In(t, host, br.Repair)
+	mustSetupPod(t, host, br, "web", netns.None(), nettest.PodWith(t, "web", "8080:8080/TCP"))
+	nettest.ServeTCP(t, host, ":8080", "machine")
+	if got, err := nettest.Ask(outside, "tcp", "192.0.2.2:8080"); !strings.HasPrefix(got, "machine ") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // TestHostPortOfPodrunsAtOnce: of podruns that start pods with the same host port at the same time one has it at most,
 // and what one that failed has left keeps no other from having it.
 func TestHostPortOfPodrunsAtOnce(t *testing.T) {
+	t.Run("with other pods", func(t *testing.T) { testHostPortOfPodrunsAtOnce(t, true) })
+	t.Run("their first pods", func(t *testing.T) { testHostPortOfPodrunsAtOnce(t, false) })
+}
+
+func testHostPortOfPodrunsAtOnce(t *testing.T, others bool) {
 	host := nettest.NewNS(t)
 	p := nettest.PodWith(t, "web", "8080:80/TCP")
 	bridges := make([]*Bridge, 4)
 	for i := range bridges {
 		bridges[i] = newBridge(t, t.TempDir())
-		nettest.MustSetup(t, host, bridges[i], "stays", nettest.NewNS(t))
+		if others {
+			nettest.MustSetup(t, host, bridges[i], "stays", nettest.NewNS(t))
+		}
 	}
 	for range 10 {
 		var all sync.WaitGroup

@@ -1,29 +1,44 @@
 package portmap
 
 import (
-	"cmp"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nft"
 	"podrun.io/podrun/internal/pod"
 )
 
-// foreign returns a *PortInUseError if another podrun of the machine forwards one of the ports. Its records are in
-// another run directory, and no process has such a port: only its nftables tables show it. They count as long as they
-// are there, also after a crash, because they divert the packets. What this process may not read counts as none.
-func (t *Ports) foreign(ports []pod.HostPort) error {
+// Foreign returns a *PortInUseError if another podrun of the machine forwards one of the ports. It needs no lock. Who
+// has published its ports and connected its pod before it calls Foreign is seen by another podrun that does the same
+// at the same time, or sees it.
+func (t *Ports) Foreign(ports []pod.HostPort) error {
+	_, err := t.foreign(ports)
+	return err
+}
+
+// foreign is Foreign. The other podrun's records are in another run directory, and no process has such a port: only its
+// nftables tables show it. They count as long as a pod is connected to its bridge, also after a crash. left is a table
+// that has one of the ports and no pod, with its family: its podrun has ended without removing it. What this process
+// may not read counts as none.
+func (t *Ports) foreign(ports []pod.HostPort) (left string, err error) {
+	if len(ports) == 0 {
+		return "", nil
+	}
 	rec, err := t.records.Load()
 	if err != nil {
-		return err
+		return "", err
 	}
 	c, err := nftables.New()
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, f := range nft.Families() {
 		tables, err := c.ListTablesOfFamily(f.Table)
@@ -35,13 +50,33 @@ func (t *Ports) foreign(ports []pod.HostPort) error {
 			if table.Name == Table(rec.Bridge) || !isTable(table.Name) {
 				continue
 			}
-			if p, meets := conflict(ports, t.portsOf(c, table)); meets {
-				word := map[nftables.TableFamily]string{nftables.TableFamilyIPv6: "ip6 "}[f.Table]
-				return &PortInUseError{Port: p, Table: cmp.Or(word, "ip ") + table.Name}
+			p, meets := conflict(ports, t.portsOf(c, table))
+			if !meets {
+				continue
 			}
+			pods, err := hasPods(strings.TrimSuffix(table.Name, Table("")))
+			if err != nil {
+				return "", err
+			}
+			if pods {
+				return "", &PortInUseError{Port: p, Table: nft.TableName(table)}
+			}
+			left = nft.TableName(table)
 		}
 	}
-	return nil
+	return left, nil
+}
+
+// hasPods reports that a bridge is there and has a port.
+func hasPods(bridge string) (bool, error) {
+	links, err := netdev.Dump(netlink.LinkList)
+	if err != nil {
+		return false, fmt.Errorf("listing links: %w", err)
+	}
+	at := slices.IndexFunc(links, func(l netlink.Link) bool { return l.Attrs().Name == bridge })
+	return at >= 0 && slices.ContainsFunc(links, func(l netlink.Link) bool {
+		return l.Attrs().MasterIndex == links[at].Attrs().Index
+	}), nil
 }
 
 // isTable reports that name is one that Table returns for a podrun's bridge.

@@ -130,6 +130,14 @@ func (t *Ports) Reserve(id string, c Record) error {
 	if err := t.free(id, c, held); err != nil {
 		return err
 	}
+	left, err := t.foreign(c.Ports)
+	if err != nil {
+		return err
+	}
+	if left != "" && !c.Addr.IsValid() {
+		t.records.Log.Warn("a podrun that has ended has left rules which divert a host port of the pod",
+			"pod", c.Pod, "remedy", "nft delete table "+left)
+	}
 	c.Sequence = sequence(id, c, held)
 	// A former revision that had ended by itself, so that nobody ended it, has not yielded yet; this one may need time.
 	for other, h := range held {
@@ -155,13 +163,11 @@ func (t *Ports) Reserve(id string, c Record) error {
 	}
 	held[id] = c
 	added := id
-	if len(ended) > 0 {
-		added = "" // rules of ports that only a former revision has are to be removed too
+	if len(ended) > 0 || left != "" {
+		// Rules of ports that only a former revision has are to be removed too, and of tables the newest is in force.
+		added = ""
 	}
-	if err = t.publish(held, added, ended...); err == nil {
-		err = t.foreign(c.Ports) // another podrun that did the same at the same time sees it too
-	}
-	if err != nil {
+	if err = t.publish(held, added, ended...); err != nil {
 		// The rules of others must not depend on what this one cannot have.
 		if undo := t.Release(id); undo != nil {
 			t.records.Log.Debug("host ports that failed were not released", "id", id, "err", undo)
@@ -195,7 +201,7 @@ func (c Record) check() error {
 	return nil
 }
 
-// free returns a *PortInUseError if another pod, another podrun or a process has one of c's ports.
+// free returns a *PortInUseError if another pod or a process has one of c's ports.
 func (t *Ports) free(id string, c Record, held map[string]Record) error {
 	for other, h := range held {
 		if other == id || h.Pod == c.Pod || c.shares(h) {
@@ -205,8 +211,8 @@ func (t *Ports) free(id string, c Record, held map[string]Record) error {
 			return &PortInUseError{Port: p, By: h.Pod}
 		}
 	}
-	if err := t.foreign(c.Ports); err != nil || !c.Addr.IsValid() {
-		return err
+	if !c.Addr.IsValid() {
+		return nil
 	}
 	for _, p := range c.Ports {
 		if err := Probe(p); err != nil {
