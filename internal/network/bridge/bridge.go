@@ -336,11 +336,8 @@ func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netl
 	if err := ignoreRouterAdvertisements(rec.Bridge); err != nil {
 		return 0, err
 	}
-	accepted := firewall.Accept(rec.Bridge)
-	if accepted != nil {
-		b.rules.warnBlocked(accepted)
-	}
-	b.rules.setRefused(rec, masked != nil || fenced != nil || accepted != nil)
+	notAccepted := b.rules.accept(rec.Bridge)
+	b.rules.setRefused(rec, masked != nil || fenced != nil || notAccepted)
 	if err := outside.LinkSetUp(link); err != nil {
 		return 0, err
 	}

@@ -29,6 +29,8 @@ const (
 	repairEvery   = 30 * time.Second
 	// retryRepair is when Watch tries again what has failed.
 	retryRepair = time.Minute
+	// acceptAtOnce is how often rules are put into the machine's firewall that another program changes meanwhile.
+	acceptAtOnce = 3
 )
 
 // Repair restores rules that another program may have removed, or that a firewall which was started
@@ -137,31 +139,64 @@ type rules struct {
 	// Each limits a warning to one per process: unmasked that masquerading does not work, blocked
 	// that a firewall drops pods' packets.
 	unmasked, blocked sync.Once
-	// refused is what the kernel refused when it was installed last: it cannot be restored.
-	refused atomic.Pointer[[]string]
+	// refused is what the kernel refused when it was installed last.
+	refused atomic.Pointer[refusal]
+}
+
+// refusal is what is missing because the kernel has refused it. Until then it is not tried again.
+type refusal struct {
+	names []string
+	until time.Time
 }
 
 // setRefused records what is missing although it has just been installed, if that failed.
 func (r *rules) setRefused(rec records.Record, failed bool) {
 	r.refused.Store(nil)
 	if failed {
-		names := r.lacking(rec, tablesOf(rec))
-		r.refused.Store(&names)
+		r.refused.Store(&refusal{names: r.lacking(rec, tablesOf(rec)), until: time.Now().Add(retryRepair)})
 	}
 }
 
+// withoutRefused returns those of all names that may be tried now. It forgets what is not missing any more.
+func (r *rules) withoutRefused(all []string) []string {
+	refused := r.refused.Load()
+	if refused == nil {
+		return all
+	}
+	still := slices.Clone(refused.names)
+	still = slices.DeleteFunc(still, func(name string) bool { return !slices.Contains(all, name) })
+	if len(still) == 0 || time.Now().After(refused.until) {
+		r.refused.CompareAndSwap(refused, nil)
+		return all
+	}
+	r.refused.CompareAndSwap(refused, &refusal{names: still, until: refused.until})
+	return slices.DeleteFunc(all, func(name string) bool { return slices.Contains(still, name) })
+}
+
+// accept lets packets pass the machine's firewall. It tries again at once, because a program that changes the firewall
+// meanwhile may have removed a chain or a rule that others follow. It reports whether that failed.
+func (r *rules) accept(bridge string) (failed bool) {
+	var err error
+	for range acceptAtOnce {
+		if err = firewall.Accept(bridge); err == nil {
+			return false
+		}
+		if firewall.IsBlocking(err) {
+			break
+		}
+	}
+	r.warnBlocked(err)
+	return !firewall.IsBlocking(err)
+}
+
 // missing returns the tables of the bridge and of its host ports that are not there, and the chains of the machine's
-// firewall that lack its rules, without what the kernel has refused. The caller holds the lock.
+// firewall that lack its rules, without what the kernel has just refused. The caller holds the lock.
 func (r *rules) missing(rec records.Record) ([]string, error) {
 	ports, err := r.ports.Tables(rec.Bridge)
 	if err != nil {
 		return nil, err
 	}
-	all := r.lacking(rec, append(tablesOf(rec), ports...))
-	if refused := r.refused.Load(); refused != nil {
-		all = slices.DeleteFunc(all, func(name string) bool { return slices.Contains(*refused, name) })
-	}
-	return all, nil
+	return r.withoutRefused(r.lacking(rec, append(tablesOf(rec), ports...))), nil
 }
 
 // lacking returns which of the tables are not there, and the chains that lack the bridge's rules. If the

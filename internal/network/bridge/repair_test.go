@@ -191,21 +191,20 @@ func TestWatchWithoutPods(t *testing.T) {
 	}
 }
 
-// TestRefusedRules: what the kernel refuses, as in a table that belongs to another process alone, is not tried again for
-// each pod.
-func TestRefusedRules(t *testing.T) {
-	f := newFlushed(t)
+// owned makes another process's own table of iptables' rules, which drop what is forwarded, until free is called.
+func (f *flushed) owned(t *testing.T) (free func()) {
 	owner := exec.Command("nft", "-i")
 	stdin, err := owner.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	nettest.In(t, f.host, owner.Start)
-	t.Cleanup(func() {
+	free = sync.OnceFunc(func() {
 		if err := errors.Join(stdin.Close(), owner.Wait()); err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(free)
 	if _, err := io.WriteString(stdin, "add table ip filter { flags owner; }\n"+
 		"add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }\n"); err != nil {
 		t.Fatal(err)
@@ -213,11 +212,50 @@ func TestRefusedRules(t *testing.T) {
 	eventually(t, "the other's table", func() bool {
 		return strings.Contains(command(t, f.host, "nft list ruleset"), "policy drop")
 	})
+	return free
+}
+
+// TestRefusedRules: what the kernel refuses, as in a table that belongs to another process alone, is not tried again for
+// each pod, but after a while.
+func TestRefusedRules(t *testing.T) {
+	f := newFlushed(t)
+	f.owned(t)
 	for _, id := range []string{"a", "b", "c"} {
 		nettest.MustSetup(t, f.host, f.br, id, nettest.NewNS(t))
 	}
 	if tried, warned := f.log.with("ip filter FORWARD"), f.log.with("a firewall may keep"); tried != 1 || warned != 1 {
 		t.Errorf("tried %d times, warned %d times: %s", tried, warned, &f.log.log)
+	}
+	f.br.rules.refused.Load().until = time.Now()
+	nettest.MustSetup(t, f.host, f.br, "d", nettest.NewNS(t))
+	if tried := f.log.with("ip filter FORWARD"); tried != 2 {
+		t.Errorf("after a while, tried %d times: %s", tried, &f.log.log)
+	}
+}
+
+// TestRefusedRulesThatAreGone: what was refused in a table that is not there any more is not refused in a new one of the
+// same name.
+func TestRefusedRulesThatAreGone(t *testing.T) {
+	f := newFlushed(t)
+	free := f.owned(t)
+	nettest.MustSetup(t, f.host, f.br, "a", nettest.NewNS(t))
+	free()
+	nettest.MustSetup(t, f.host, f.br, "b", nettest.NewNS(t))
+	command(t, f.host, "sysctl -qw net.ipv4.ip_forward=1; iptables-nft -P FORWARD DROP")
+	nettest.MustSetup(t, f.host, f.br, "c", nettest.NewNS(t))
+	f.works(t)
+}
+
+// TestBlockingFirewallIsNoRefusal: a firewall that podrun does not change is no reason to leave others as they are.
+func TestBlockingFirewallIsNoRefusal(t *testing.T) {
+	f := newFlushed(t)
+	command(t, f.host, "nft 'table inet mine { chain forward { type filter hook forward priority 0; policy drop; }; }'")
+	nettest.In(t, f.host, f.br.Repair)
+	if refused := f.br.rules.refused.Load(); refused != nil {
+		t.Errorf("refused: %v", *refused)
+	}
+	if n := f.log.with("a firewall may keep"); n != 1 {
+		t.Errorf("warned %d times: %s", n, &f.log.log)
 	}
 }
 
