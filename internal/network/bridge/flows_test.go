@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"podrun.io/podrun/internal/network/nettest"
+	"podrun.io/podrun/internal/network/portmap"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -110,6 +111,29 @@ func TestHostPortFlowsAreRepaired(t *testing.T) {
 			ask("pod")
 		})
 	}
+}
+
+// TestHostPortFlowsOfOtherPods: who ends or starts with ports of its own does not look for flows to those of other pods,
+// of which the machine may track very many. A flow that began while a rule was missing shows it.
+func TestHostPortFlowsOfOtherPods(t *testing.T) {
+	host, outside, web := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
+	br := newBridge(t, t.TempDir())
+	mustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "5353:53/UDP"))
+	mustSetupPod(t, host, br, "other", nettest.NewNS(t), nettest.PodWith(t, "other", "8080:80/TCP"))
+	serveUDP(t, web, ":53", "pod")
+	serveUDP(t, host, ":5353", "machine")
+	rec, _ := br.records.Load()
+	command(t, host, "nft flush map ip "+portmap.Table(rec.Bridge)+" ports")
+	ask := flowTo(t, outside, "192.0.2.2:5353")
+	ask("machine")
+	mustSetupPod(t, host, br, "other2", nettest.NewNS(t), nettest.PodWith(t, "other", "8080:80/TCP"))
+	ask("machine")
+	nettest.Teardown(t, host, br, "other2")
+	ask("machine")
+	flowTo(t, outside, "192.0.2.2:5353")("pod")
+	nettest.In(t, host, br.Repair)
+	ask("pod")
 }
 
 // TestHostPortFlowsOfOthers: a pod's host port does not end flows to that port of other machines, or of another address

@@ -43,9 +43,10 @@ func forgetFlows(ports, ended []forwarding) error {
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return fmt.Errorf("listing the tracked flows: %w", err)
 	}
+	mine := machine{}
 	for _, entry := range all {
 		to, answers := flowOf(entry)
-		if !gone[endpoint{to.protocol, answers}] && !isStale(to, answers, targets) {
+		if !gone[endpoint{to.protocol, answers}] && !mine.isStale(to, answers, targets) {
 			continue
 		}
 		_, err := conntrack(nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK, entry)
@@ -56,8 +57,11 @@ func forgetFlows(ports, ended []forwarding) error {
 	return nil
 }
 
+// machine says which addresses are the machine's. It asks the kernel once for each: there may be many flows.
+type machine map[netip.Addr]bool
+
 // isStale reports that a flow's port leads elsewhere now. A port at a single address comes before one at all addresses.
-func isStale(to endpoint, answers netip.AddrPort, targets map[endpoint]netip.AddrPort) bool {
+func (m machine) isStale(to endpoint, answers netip.AddrPort, targets map[endpoint]netip.AddrPort) bool {
 	all := netip.IPv4Unspecified()
 	if to.Addr().Is6() {
 		all = netip.IPv6Unspecified()
@@ -69,13 +73,18 @@ func isStale(to endpoint, answers netip.AddrPort, targets map[endpoint]netip.Add
 	if !target.IsValid() || answers == target || to.protocol == unix.IPPROTO_SCTP && answers != to.AddrPort {
 		return false
 	}
-	return one || isForwarded(to.Addr())
+	return one || m.isForwarded(to.Addr())
 }
 
 // isForwarded reports whether a port at all addresses is also at addr: it is the machine's, and not ::1.
-func isForwarded(addr netip.Addr) bool {
-	routes, err := netlink.RouteGet(addr.AsSlice())
-	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL && addr != netip.IPv6Loopback()
+func (m machine) isForwarded(addr netip.Addr) bool {
+	forwarded, known := m[addr]
+	if !known {
+		routes, err := netlink.RouteGet(addr.AsSlice())
+		forwarded = err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL && addr != netip.IPv6Loopback()
+		m[addr] = forwarded
+	}
+	return forwarded
 }
 
 // conntrack sends a request whose message begins with netfilter's header, and returns the answers, which do too.

@@ -5,8 +5,8 @@
 // It does not lock the directory of records: its callers do. It does not know the bridge beyond the
 // bridge's record, nor how CNI plugins forward ports; for their pods it only keeps the records.
 //
-// Start reading at Ports.Reserve. The rules are in nat.go; flows.go ends what goes on in spite of
-// them.
+// Start reading at Ports.Reserve. publish.go installs the rules, which are in nat.go; flows.go ends
+// what goes on in spite of them.
 package portmap
 
 import (
@@ -162,12 +162,9 @@ func (t *Ports) Reserve(id string, c Record) error {
 		return err
 	}
 	held[id] = c
-	added := id
-	if len(ended) > 0 || left != "" {
-		// Rules of ports that only a former revision has are to be removed too, and of tables the newest is in force.
-		added = ""
-	}
-	if err = t.publish(held, added, ended...); err != nil {
+	// Rules of ports that only a former revision has are to be removed too, and of tables the newest is in force.
+	anew := len(ended) > 0 || left != ""
+	if err = t.publish(held, change{id: id, anew: anew, ended: ended}); err != nil {
 		// The rules of others must not depend on what this one cannot have.
 		if undo := t.Release(id); undo != nil {
 			t.records.Log.Debug("host ports that failed were not released", "id", id, "err", undo)
@@ -282,7 +279,7 @@ func (t *Ports) yield(id string, held map[string]Record) error {
 		return err
 	}
 	held[next] = c
-	return t.publish(held, next)
+	return t.publish(held, change{id: next})
 }
 
 // successor returns which pod has the ports that id shares when id has them no more; "" if there is none.
@@ -331,9 +328,9 @@ func (t *Ports) Release(id string) error {
 	if err != nil {
 		return err
 	}
-	ended := held[id]
+	ended, next := held[id], successor(id, held)
 	delete(held, id)
-	if err := t.publish(held, "", ended); err != nil {
+	if err := t.publish(held, change{id: next, anew: true, ended: []Record{ended}}); err != nil {
 		return err
 	}
 	if err := os.Remove(file); err != nil {
@@ -377,7 +374,7 @@ func (t *Ports) Repair() error {
 	if err != nil || len(held) == 0 {
 		return err
 	}
-	return t.publish(held, "")
+	return t.publish(held, change{all: true})
 }
 
 // IDs returns the IDs that have a port record, also those of another boot.
@@ -391,92 +388,6 @@ func (t *Ports) IDs() ([]string, error) {
 		ids[i] = e.Name()
 	}
 	return ids, nil
-}
-
-// publish installs the forwarding rules for all port records. With the ID of a new one, it adds only
-// its rules if that is possible. ended are the records of pods that have ended.
-func (t *Ports) publish(held map[string]Record, id string, ended ...Record) error {
-	rec, err := t.records.Load()
-	if err != nil || rec.Bridge == "" {
-		return err // without a bridge there are only ports of the host network
-	}
-	var all, fresh []forwarding
-	for holder, c := range held {
-		if yields(holder, held) {
-			continue
-		}
-		ports := forwardings(c)
-		all = append(all, ports...)
-		if holder == id {
-			fresh = ports
-		}
-	}
-	changed := fresh
-	if id == "" || addPorts(rec.Bridge, fresh) != nil {
-		changed = all // the rules of others may have been missing
-		if err := publishPorts(rec.Bridge, rec.Subnets(), all); err != nil {
-			return fmt.Errorf("forwarding host ports with nftables: %w", err)
-		}
-	}
-	var former []forwarding
-	for _, c := range ended {
-		former = append(former, forwardings(c)...)
-	}
-	if err := forgetFlows(changed, former); err != nil {
-		return err
-	}
-	local := slices.ContainsFunc(all, forwarding.isLocal)
-	if err := routeLocal(rec.Bridge, local); err != nil && local {
-		t.unrouted.Do(func() { t.records.Log.Warn("host ports do not answer on 127.0.0.1", "err", err) })
-	}
-	return nil
-}
-
-// yields reports that another pod has the ports that it shares with id.
-func yields(id string, held map[string]Record) bool {
-	c := held[id]
-	for other, h := range held {
-		if other == id || !c.shares(h) {
-			continue
-		}
-		first := c.Surge && !h.Surge || c.Surge == h.Surge && other < id
-		if h.Sequence > c.Sequence || h.Sequence == c.Sequence && first {
-			return true
-		}
-	}
-	return false
-}
-
-// isLocal reports whether the port is to answer on the machine's IPv4 loopback.
-func (f forwarding) isLocal() bool {
-	return f.at == netip.IPv4Unspecified() || f.at.Is4() && f.at.IsLoopback()
-}
-
-// forwardings returns the rules for a port record; none if it has no pod address, as with host
-// networking.
-func forwardings(c Record) []forwarding {
-	var out []forwarding
-	for _, p := range c.Ports {
-		at, err := hostAddr(p)
-		if err != nil {
-			continue
-		}
-		for _, to := range []netip.Addr{c.Addr, c.Addr6} {
-			here := at
-			if p.HostIP == "" && to.Is6() {
-				here = netip.IPv6Unspecified()
-			}
-			if to.IsValid() && here.Is4() == to.Is4() {
-				out = append(out, forwarding{
-					protocol: protocolNumber(p.Protocol),
-					at:       here,
-					port:     p.Port,
-					to:       netip.AddrPortFrom(to, p.ContainerPort),
-				})
-			}
-		}
-	}
-	return out
 }
 
 // conflict returns the first port of mine that conflicts with one of theirs: same number and

@@ -1,6 +1,8 @@
 package portmap
 
 import (
+	"slices"
+
 	"github.com/google/nftables"
 
 	"podrun.io/podrun/internal/network/nft"
@@ -23,4 +25,21 @@ func (t *Ports) Tables(bridge string) ([]*nftables.Table, error) {
 		all = append(all, &nftables.Table{Family: f.Table, Name: Table(bridge)})
 	}
 	return all, nil
+}
+
+// hasTables reports that the tables are there that the ports need.
+func hasTables(bridge string, ports []forwarding) bool {
+	c, err := nftables.New()
+	if err != nil {
+		return false
+	}
+	for _, f := range nft.Families() {
+		if !slices.ContainsFunc(ports, func(p forwarding) bool { return nft.FamilyOf(p.to.Addr()) == f }) {
+			continue
+		}
+		if _, err := c.ListTableOfFamily(Table(bridge), f.Table); err != nil {
+			return false
+		}
+	}
+	return true
 }
