@@ -313,7 +313,7 @@ func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netl
 		if err := outside.AddrAdd(link, gateway); err != nil && !errors.Is(err, unix.EEXIST) {
 			return 0, fmt.Errorf("giving it %s: %w", gateway.IPNet, err)
 		}
-		if err := forward(subnet.Addr()); err != nil {
+		if err := netdev.Forward(subnet.Addr()); err != nil {
 			b.log.Warn("cannot turn on forwarding: pods reach only each other and this machine",
 				"subnet", subnet, "err", err)
 		}
@@ -333,7 +333,7 @@ func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netl
 		return 0, err
 	}
 	// The machine must not accept a pod as its router.
-	if err := ignoreRouterAdvertisements(rec.Bridge); err != nil {
+	if err := netdev.IgnoreRouterAdvertisements(rec.Bridge); err != nil {
 		return 0, err
 	}
 	notAccepted := b.rules.accept(rec.Bridge)

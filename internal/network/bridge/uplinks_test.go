@@ -49,7 +49,8 @@ func TestRoutersOfAllUplinks(t *testing.T) {
 	nettest.JoinOutside(t, host, outside)
 	addIPv6(t, host, outside)
 	command(t, host, "cd /proc/sys/net/ipv6/conf; echo 1 > default/accept_ra; ip link add up1 type veth peer name peer; "+
-		"ip link add static type veth peer name way; echo 0 > static/accept_ra")
+		"ip link add static type veth peer name way; echo 0 > static/accept_ra; "+
+		"ip link add guests type bridge; echo 1 > guests/forwarding")
 	nettest.In(t, host, func() error {
 		peer, err := netlink.LinkByName("peer")
 		if err != nil {
@@ -77,7 +78,7 @@ func TestRoutersOfAllUplinks(t *testing.T) {
 	}
 	learn("2001:db8:3:")
 	command(t, host, "ip link add later type veth peer name other")
-	if got := command(t, host, "cd /proc/sys/net/ipv6/conf; cat default/accept_ra later/accept_ra static/accept_ra"); got != "1\n1\n0\n" {
-		t.Errorf("accept_ra of links made later, and of one that accepted none: %q", got)
+	if got := command(t, host, "cd /proc/sys/net/ipv6/conf; cat default/accept_ra later/accept_ra static/accept_ra guests/accept_ra"); got != "1\n1\n0\n1\n" {
+		t.Errorf("accept_ra of links made later, of one that accepted none, and of one that forwarded: %q", got)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -56,7 +54,7 @@ func connect(outside *netlink.Handle, p port, path string) error {
 		return fmt.Errorf("making the pod's link: %w", hint(err)) // its name is derived from the sandbox's ID
 	}
 	if err := netdev.InNamespace(path, func() error {
-		return errors.Join(ignoreRouterAdvertisements(netdev.PodLink), disableDAD(netdev.PodLink))
+		return errors.Join(netdev.IgnoreRouterAdvertisements(netdev.PodLink), netdev.DisableDAD(netdev.PodLink))
 	}); err != nil {
 		return err
 	}
@@ -87,7 +85,7 @@ func addPort(outside *netlink.Handle, p port, ns netns.NsHandle) error {
 	if err := netdev.LimitRate(outside, veth, p.limits.Ingress); err != nil {
 		return fmt.Errorf("limiting the pod's ingress bandwidth: %w", err)
 	}
-	if err := ignoreRouterAdvertisements(p.name); err != nil {
+	if err := netdev.IgnoreRouterAdvertisements(p.name); err != nil {
 		return err
 	}
 	if err := pin(outside, veth, p.addr); err != nil {
@@ -161,75 +159,6 @@ func deleteLink(outside *netlink.Handle, link netlink.Link) error {
 	}
 	return nil
 }
-
-// forward turns on the forwarding of packets of addr's family between the machine's links.
-func forward(addr netip.Addr) error {
-	path := "/proc/sys/net/ipv4/ip_forward"
-	if addr.Is6() {
-		path = "/proc/sys/net/ipv6/conf/all/forwarding"
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if len(b) > 0 && b[0] == '1' {
-		return nil
-	}
-	if addr.Is6() {
-		if err := acceptRAWhileForwarding(); err != nil {
-			return err
-		}
-	}
-	return os.WriteFile(path, []byte("1"), 0)
-}
-
-// acceptRAWhileForwarding sets accept_ra of the machine's links from 1 to 2, so that they keep their
-// addresses and routes from router advertisements although the machine forwards. With 1 the kernel
-// would treat the machine as a router: it would remove these routes, on all links, and ignore
-// advertisements. So no link accepts what it did not accept before. Links that are made later are left as
-// they are, because they may be those of other software's containers, which could send advertisements:
-// as that software expects, they ignore them. The bridge, which is among the links, is set to 0 before
-// it is up.
-func acceptRAWhileForwarding() error {
-	const conf = "/proc/sys/net/ipv6/conf"
-	links, err := os.ReadDir(conf)
-	if err != nil {
-		return err
-	}
-	for _, link := range links {
-		name := link.Name()
-		if name == "all" || name == "default" || name == "lo" {
-			continue
-		}
-		b, err := os.ReadFile(filepath.Join(conf, name, "accept_ra"))
-		if err == nil && len(b) > 0 && b[0] == '1' {
-			err = setIPv6(name, "accept_ra", "2")
-		}
-		if err != nil && !errors.Is(err, os.ErrNotExist) { // removed meanwhile
-			return err
-		}
-	}
-	return nil
-}
-
-// ignoreRouterAdvertisements makes a link ignore router advertisements, which a pod could send.
-func ignoreRouterAdvertisements(link string) error {
-	return setIPv6(link, "accept_ra", "0")
-}
-
-// setIPv6 sets an IPv6 parameter of a link. It does nothing without IPv6, or where the parameters
-// are read-only and so are managed by others.
-func setIPv6(link, parameter, value string) error {
-	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+link+"/"+parameter, []byte(value), 0)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EROFS) {
-		return nil
-	}
-	return err
-}
-
-// disableDAD turns off duplicate address detection on a link: no other pod can have its
-// addresses, and a pod that claims to have them could keep this one from using its own.
-func disableDAD(link string) error { return setIPv6(link, "accept_dad", "0") }
 
 func ipNet(addr netip.Addr, bits int) *net.IPNet {
 	return &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(bits, addr.BitLen())}

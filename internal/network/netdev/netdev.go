@@ -1,6 +1,6 @@
 // Package netdev reads and changes network devices by netlink, as podrun's bridge, CNI and the
 // machine's own address need it: lists that other programs change while they are read, the default
-// route, bandwidth limits, network namespaces.
+// route, bandwidth limits, network namespaces, forwarding and what links accept of routers.
 //
 // It owns no device. It does not create or remove any, and knows neither pods nor their addresses.
 //
