@@ -71,8 +71,26 @@ func (k keeper) watched(ctx context.Context) {
 	}
 }
 
+// isComplete reports that nothing is missing. It takes no lock, because it is asked after each change of the machine's
+// rules, which may be many: pods start meanwhile.
+func (k keeper) isComplete() bool {
+	boot, err := k.records.Boot()
+	if err != nil {
+		return false
+	}
+	rec, err := k.records.Load()
+	if err != nil || rec.Bridge == "" || rec.Boot != boot {
+		return false
+	}
+	gone, err := k.rules.missing(rec)
+	return err == nil && len(gone) == 0
+}
+
 // restorePaced repairs what is missing. It holds no lock while it may not repair yet.
 func (k keeper) restorePaced(ctx context.Context) error {
+	if k.isComplete() {
+		return nil
+	}
 	var gone []string
 	err := k.existing(ctx, func(_ *netlink.Handle, rec records.Record, _ netlink.Link) (err error) {
 		gone, err = k.rules.missing(rec)
@@ -139,8 +157,18 @@ type rules struct {
 	// Each limits a warning to one per process: unmasked that masquerading does not work, blocked
 	// that a firewall drops pods' packets.
 	unmasked, blocked sync.Once
+	// complete is when nothing was missing.
+	complete atomic.Pointer[completion]
 	// refused is what the kernel refused when it was installed last.
 	refused atomic.Pointer[refusal]
+}
+
+// completion is when all rules that a bridge needs were there: what is wanted then, and the generation of the machine's
+// rules. As long as both are the same, no list of the machine's rules is needed, which may be very long.
+type completion struct {
+	generation uint32
+	record     records.Record
+	wanted     string
 }
 
 // refusal is what is missing because the kernel has refused it. Until then it is not tried again.
@@ -153,7 +181,8 @@ type refusal struct {
 func (r *rules) setRefused(rec records.Record, failed bool) {
 	r.refused.Store(nil)
 	if failed {
-		r.refused.Store(&refusal{names: r.lacking(rec, tablesOf(rec)), until: time.Now().Add(retryRepair)})
+		names, _ := r.lacking(rec, tablesOf(rec))
+		r.refused.Store(&refusal{names: names, until: time.Now().Add(retryRepair)})
 	}
 }
 
@@ -190,18 +219,40 @@ func (r *rules) accept(bridge string) (failed bool) {
 }
 
 // missing returns the tables of the bridge and of its host ports that are not there, and the chains of the machine's
-// firewall that lack its rules, without what the kernel has just refused. The caller holds the lock.
+// firewall that lack its rules, without what the kernel has just refused. Without the lock, what a process is about to
+// install may be among them.
 func (r *rules) missing(rec records.Record) ([]string, error) {
 	ports, err := r.ports.Tables(rec.Bridge)
 	if err != nil {
 		return nil, err
 	}
-	return r.withoutRefused(r.lacking(rec, append(tablesOf(rec), ports...))), nil
+	wanted := append(tablesOf(rec), ports...)
+	// Asked first: what changes while the rules are listed makes it another one.
+	number, failed := nft.Generation()
+	now := completion{generation: number, record: rec, wanted: namesOf(wanted)}
+	if before := r.complete.Load(); failed == nil && before != nil && *before == now {
+		return nil, nil
+	}
+	all, whole := r.lacking(rec, wanted)
+	if failed == nil && whole && len(all) == 0 {
+		r.complete.Store(&now)
+	}
+	return r.withoutRefused(all), nil
+}
+
+// namesOf returns the names of tables in one string, whatever their order.
+func namesOf(tables []*nftables.Table) string {
+	names := make([]string, len(tables))
+	for i, t := range tables {
+		names[i] = nft.TableName(t)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
 }
 
 // lacking returns which of the tables are not there, and the chains that lack the bridge's rules. If the
-// kernel has no nftables, there is nothing to restore.
-func (r *rules) lacking(rec records.Record, wanted []*nftables.Table) (names []string) {
+// kernel has no nftables, there is nothing to restore. whole says that all that could lack was read.
+func (r *rules) lacking(rec records.Record, wanted []*nftables.Table) (names []string, whole bool) {
 	c, err := nftables.New()
 	var chains []*nftables.Chain
 	if err == nil {
@@ -209,7 +260,7 @@ func (r *rules) lacking(rec records.Record, wanted []*nftables.Table) (names []s
 	}
 	if err != nil {
 		r.warnUnmasked(err)
-		return nil
+		return nil, false
 	}
 	for _, t := range wanted {
 		// All of podrun's have a chain. To list the tables too would double the time for it.
@@ -223,7 +274,7 @@ func (r *rules) lacking(rec records.Record, wanted []*nftables.Table) (names []s
 	if err != nil {
 		r.warnBlocked(err)
 	}
-	return append(names, of...)
+	return append(names, of...), err == nil || firewall.IsBlocking(err)
 }
 
 // tablesOf returns the bridge's tables apart from those of host ports.

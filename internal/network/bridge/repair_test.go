@@ -9,6 +9,7 @@ import (
 	"net"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/network/nettest"
+	"podrun.io/podrun/internal/network/nft"
 	"podrun.io/podrun/internal/sys/pace"
 )
 
@@ -244,6 +246,58 @@ func TestRefusedRulesThatAreGone(t *testing.T) {
 	command(t, f.host, "sysctl -qw net.ipv4.ip_forward=1; iptables-nft -P FORWARD DROP")
 	nettest.MustSetup(t, f.host, f.br, "c", nettest.NewNS(t))
 	f.works(t)
+}
+
+// TestRulesAreListedOnce: as long as nothing changes the machine's rules, they are not listed for the next pod. That
+// another machine is asked, whose rules have had as many changes and are none of the bridge's, shows it.
+func TestRulesAreListedOnce(t *testing.T) {
+	f := newFlushed(t)
+	rec, _ := f.br.records.Load()
+	var want, got uint32
+	nettest.In(t, f.host, func() (err error) {
+		if gone, err := f.br.rules.missing(rec); err != nil || len(gone) > 0 {
+			t.Errorf("missing %q, %v", gone, err)
+		}
+		want, err = nft.Generation()
+		return err
+	})
+	bare := nettest.NewNS(t)
+	missing := func() (gone []string) {
+		nettest.In(t, bare, func() (err error) { gone, err = f.br.rules.missing(rec); return err })
+		return gone
+	}
+	for i := 0; got != want; i++ {
+		if got > want {
+			t.Fatalf("generation %d, want %d", got, want)
+		}
+		command(t, bare, "nft add table inet mine"+strconv.Itoa(i))
+		nettest.In(t, bare, func() (err error) { got, err = nft.Generation(); return err })
+	}
+	if gone := missing(); len(gone) > 0 {
+		t.Errorf("listed again: %q", gone)
+	}
+	command(t, bare, "nft add table inet other")
+	if gone := missing(); len(gone) != 5 {
+		t.Errorf("after a change, missing: %q", gone)
+	}
+}
+
+// TestWatchKeepsNoPodWaiting: a look at rules that are complete needs no lock, also after podrun's own changes. The next
+// pod then needs none.
+func TestWatchKeepsNoPodWaiting(t *testing.T) {
+	f := newFlushed(t)
+	lock, err := f.br.records.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	defer f.watching(t)()
+	eventually(t, "the rules are complete", func() bool {
+		var now uint32
+		nettest.In(t, f.host, func() (err error) { now, err = nft.Generation(); return err })
+		seen := f.br.rules.complete.Load()
+		return seen != nil && seen.generation == now
+	})
 }
 
 // TestBlockingFirewallIsNoRefusal: a firewall that podrun does not change is no reason to leave others as they are.

@@ -83,6 +83,9 @@ func withIPv6(outside *netlink.Handle, rec records.Record, run, link string) rec
 	return rec
 }
 
+// anywhere6 is an address of the internet that is nobody's, so that no route leads to it but those to all addresses.
+var anywhere6 = netip.MustParseAddr("2000::1")
+
 // hasIPv6 reports whether the machine has a default route for IPv6, and IPv6 is enabled on a link and in
 // new network namespaces.
 func hasIPv6(outside *netlink.Handle, name string) bool {
@@ -91,6 +94,10 @@ func hasIPv6(outside *netlink.Handle, name string) bool {
 		if err != nil || len(b) == 0 || b[0] != '0' {
 			return false
 		}
+	}
+	// Asked first, because each pod that starts asks, and there may be very many routes.
+	if _, err := outside.RouteGet(anywhere6.AsSlice()); err != nil {
+		return false
 	}
 	link, _, err := netdev.DefaultRoute(outside, netlink.FAMILY_V6)
 	return err == nil && link != nil

@@ -1,5 +1,5 @@
 // Package nft has what podrun's nftables rules share: the two address families, expressions that match packets by
-// subnet, link and connection.
+// subnet, link and connection, and the generation of all rules.
 //
 // It installs nothing: packages bridge, portmap and firewall own their rules.
 //

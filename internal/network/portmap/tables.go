@@ -8,7 +8,8 @@ import (
 	"podrun.io/podrun/internal/network/nft"
 )
 
-// Tables returns the nftables tables that the recorded host ports need. The caller holds the lock.
+// Tables returns the nftables tables that the recorded host ports need. Without the lock, some may not
+// be there yet.
 func (t *Ports) Tables(bridge string) ([]*nftables.Table, error) {
 	held, err := t.portRecords()
 	if err != nil {
