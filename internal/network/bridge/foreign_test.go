@@ -90,6 +90,28 @@ func TestHostPortOfEndedPodrun(t *testing.T) {
 	}
 }
 
+// TestHostPortOfEndedPodrunWithoutBridge: a pod in the machine's network has the port too, and a warning says what diverts
+// it.
+func TestHostPortOfEndedPodrunWithoutBridge(t *testing.T) {
+	host, outside, log := nettest.NewNS(t), nettest.NewNS(t), &lines{}
+	nettest.JoinOutside(t, host, outside)
+	theirs := newBridge(t, t.TempDir())
+	br := New(Options{Dirs: layout.Dirs{Run: t.TempDir()}, Log: slog.New(slog.NewTextHandler(log, nil))})
+	mustSetupPod(t, host, theirs, "web", nettest.NewNS(t), nettest.PodWith(t, "web", "8080:80/TCP"))
+	rec, _ := theirs.records.Load()
+	command(t, host, "ip link delete "+theirs.identity.portName("web"))
+	mustSetupPod(t, host, br, "web", netns.None(), nettest.PodWith(t, "web", "8080:8080/TCP"))
+	remedy := "nft delete table ip " + portmap.Table(rec.Bridge)
+	if n := log.with(remedy); n != 1 {
+		t.Fatalf("%d warnings: %s", n, &log.log)
+	}
+	command(t, host, remedy)
+	nettest.ServeTCP(t, host, ":8080", "machine")
+	if got, err := nettest.Ask(outside, "tcp", "192.0.2.2:8080"); !strings.HasPrefix(got, "machine ") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // TestHostPortOfFormerRunDirectory: a pod in the machine's network gets a host port that podrun itself forwarded before
 // its run directory was deleted.
 func TestHostPortOfFormerRunDirectory(t *testing.T) {
