@@ -18,6 +18,10 @@ const lldp = 1 << 0x0e
 // fence's table sees them. The kernel otherwise learns the sender's address from them and hands
 // them to the machine without asking nftables; it asks about those to the other reserved addresses.
 func showLLDP(outside *netlink.Handle, bridge netlink.Link) error {
+	// The name is part of the request, and a kernel before 6.2 refuses that for a link that is up.
+	if is, ok := bridge.(*netlink.Bridge); ok && is.GroupFwdMask != nil && *is.GroupFwdMask == lldp {
+		return nil
+	}
 	attrs := netlink.NewLinkAttrs() // only what changes
 	attrs.Name, attrs.Index = bridge.Attrs().Name, bridge.Attrs().Index
 	mask := uint16(lldp)
