@@ -79,7 +79,7 @@ func whenMounted(ctx context.Context, volumes []string, f func(context.Context) 
 	ctx, cancel := patience.With(ctx, runtime.Timeout)
 	defer cancel()
 	err := runtime.Call(ctx, pod.ReasonFailedMount, message, f)
-	if err != nil && context.Cause(ctx) == context.DeadlineExceeded { //nolint:errorlint // as it was set
+	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = fmt.Errorf("not done within %s: %w", runtime.Timeout, err)
 	}
 	return err

@@ -2,6 +2,7 @@ package patience
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +29,7 @@ func TestPatience(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if inner.Err() == nil || context.Cause(inner) != context.DeadlineExceeded {
+		if inner.Err() == nil || !errors.Is(context.Cause(inner), context.DeadlineExceeded) {
 			t.Errorf("without progress: %v", context.Cause(inner))
 		}
 		Progress(inner) // changes nothing any more
