@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,9 +123,10 @@ func TestLargeClaimStays(t *testing.T) {
 		o := w.options()
 		o.Disks.Dir = func(*v1.Pod, *v1.Volume) string { return "/u1" }
 		o.Disks.FS = func(string) (sys.FS, error) { return sys.FS{Capacity: 1}, nil }
-		takes := 4 * time.Second
+		var takes atomic.Int64
+		takes.Store(int64(4 * time.Second))
 		o.Disks.Size = func(ctx context.Context, _ string) (pod.Space, error) {
-			err := sys.Sleep(ctx, takes)
+			err := sys.Sleep(ctx, time.Duration(takes.Load()))
 			return pod.Space{Bytes: 1}, err
 		}
 		s := New(o)
@@ -134,7 +136,7 @@ func TestLargeClaimStays(t *testing.T) {
 				t.Errorf("request %d: no claim, %v", n, err)
 			}
 			time.Sleep(measuredFor)
-			takes = 10*time.Second - takes
+			takes.Store(int64(10*time.Second) - takes.Load())
 		}
 	})
 }

@@ -2,8 +2,10 @@ package bridge
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -144,6 +146,54 @@ func TestHostPortOfPodrunsAtOnce(t *testing.T) {
 	t.Run("their first pods", func(t *testing.T) { testHostPortOfPodrunsAtOnce(t, false) })
 }
 
+// errInUse is a *portmap.PortInUseError of another process.
+var errInUse = errors.New("the port is in use")
+
+const (
+	anotherRun  = "PODRUN_TEST_RUN_DIR"
+	anotherHost = "PODRUN_TEST_HOST"
+	anotherPod  = "PODRUN_TEST_POD"
+	codeInUse   = 9
+)
+
+// setupElsewhere connects the pod x with host port 8080 in a process of its own, as each podrun is one.
+func setupElsewhere(b *Bridge, host, ns netns.NsHandle) error {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestAsAnotherPodrun$")
+	cmd.Env = append(os.Environ(), anotherRun+"="+b.identity.run, anotherHost+"="+nettest.Path(host), anotherPod+"="+nettest.Path(ns))
+	out, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState.ExitCode() == codeInUse {
+		return errInUse
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// TestAsAnotherPodrun is what setupElsewhere runs.
+func TestAsAnotherPodrun(t *testing.T) {
+	run := os.Getenv(anotherRun)
+	if run == "" {
+		return // it is no test by itself
+	}
+	host, err := netns.GetFromPath(os.Getenv(anotherHost))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := netns.GetFromPath(os.Getenv(anotherPod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = nettest.SetupPod(host, newBridge(t, run), "x", ns, nettest.PodWith(t, "web", "8080:80/TCP"))
+	var inUse *portmap.PortInUseError
+	if errors.As(err, &inUse) {
+		os.Exit(codeInUse)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func testHostPortOfPodrunsAtOnce(t *testing.T, others bool) {
 	host := nettest.NewNS(t)
 	p := nettest.PodWith(t, "web", "8080:80/TCP")
@@ -159,16 +209,15 @@ func testHostPortOfPodrunsAtOnce(t *testing.T, others bool) {
 		errs := make([]error, len(bridges))
 		for i, b := range bridges {
 			ns := nettest.NewNS(t)
-			all.Go(func() { _, errs[i] = nettest.SetupPod(host, b, "x", ns, p) })
+			all.Go(func() { errs[i] = setupElsewhere(b, host, ns) })
 		}
 		all.Wait()
 		having := 0
-		var inUse *portmap.PortInUseError
 		for i, err := range errs {
 			if err == nil {
 				having++
 				nettest.Teardown(t, host, bridges[i], "x")
-			} else if !errors.As(err, &inUse) {
+			} else if !errors.Is(err, errInUse) {
 				t.Fatal(err)
 			}
 		}
