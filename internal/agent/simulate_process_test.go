@@ -89,9 +89,6 @@ var errFault = errors.New("fault")
 // mortality is in how many calls of a mortal process it is killed.
 const mortality = 150
 
-// hookMortality is in how many preStop hooks of a mortal process it is killed.
-const hookMortality = 2
-
 // longestHang is more than any caller waits.
 const longestHang = 5 * time.Minute
 
@@ -438,8 +435,8 @@ func (p *process) Exec(ctx context.Context, id string, cmd []string, streams run
 	if pre {
 		p.w.preStop(id, p, 1)
 	}
-	if pre && p.mortal && chance(p.w.draw(fmt.Sprintf("%d in the hook of %s", p.number, id)), hookMortality) {
-		p.kill() // while it runs
+	if pre && p.mortal {
+		p.kill() // while it runs: half of all processes are mortal, and it takes three to see a hook run too often
 	}
 	code, err := p.Driver.Exec(ctx, id, cmd, streams)
 	if err == nil {
