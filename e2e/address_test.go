@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -12,13 +13,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// newOffline makes a node with a network of its own, which has no address.
-func newOffline(t *testing.T) *node {
+// nodeInside makes a node whose commands run in new namespaces of these kinds, as unshare and nsenter name them.
+func nodeInside(t *testing.T, kinds ...string) *node {
 	t.Helper()
-	if wanted() && setup.address != "embedded" {
-		t.Skip("another containerd is in the machine's own network")
-	}
-	holder := exec.Command("unshare", "--net", "--", "sh", "-c", "echo made; exec sleep infinity")
+	holder := exec.Command("unshare", append(slices.Clone(kinds), "--", "sh", "-c", "echo made; exec sleep infinity")...)
 	made, err := holder.StdoutPipe()
 	must(t, err)
 	holder.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -31,7 +29,17 @@ func newOffline(t *testing.T) *node {
 		t.Fatal(err)
 	}
 	n := bareNode(t)
-	n.enter = []string{"nsenter", "-t", fmt.Sprint(holder.Process.Pid), "-n", "--"}
+	n.enter = append(append([]string{"nsenter", "-t", fmt.Sprint(holder.Process.Pid)}, kinds...), "--")
+	return n
+}
+
+// newOffline makes a node with a network of its own, which has no address.
+func newOffline(t *testing.T) *node {
+	t.Helper()
+	if wanted() && setup.address != "embedded" {
+		t.Skip("another containerd is in the machine's own network")
+	}
+	n := nodeInside(t, "--net")
 	n.inside("sh", "-ec", "ip link set lo up; ip link add wan type veth peer name other; ip link set wan up; ip link set other up")
 	n.ok("images", "load", setup.image)
 	return n

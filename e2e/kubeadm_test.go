@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,20 +33,7 @@ etcd: {local: {dataDir: %q}}
 // newControlPlane makes a node with an address, an /etc and processes' mounts of its own, where kubeadm has written its
 // manifests, and with the images that they name.
 func newControlPlane(t *testing.T, bin string) *node {
-	holder := exec.Command("unshare", "--mount", "--net", "--", "sh", "-c", "echo made; exec sleep infinity")
-	made, err := holder.StdoutPipe()
-	must(t, err)
-	holder.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(t, holder.Start())
-	t.Cleanup(func() { // after the node is cleaned up
-		_ = holder.Process.Kill()
-		_ = holder.Wait()
-	})
-	if _, err := io.ReadFull(made, make([]byte, 4)); err != nil {
-		t.Fatal(err)
-	}
-	n := bareNode(t)
-	n.enter = []string{"nsenter", "-t", fmt.Sprint(holder.Process.Pid), "-m", "-n", "--"}
+	n := nodeInside(t, "--mount", "--net")
 	must(t, os.MkdirAll(n.path("upper"), 0o755))
 	must(t, os.Mkdir(n.path("work"), 0o755))
 	n.inside("sh", "-ec", "ip link set lo up; ip address add 192.0.2.10/24 dev lo; ip route add default via 192.0.2.1 dev lo; "+

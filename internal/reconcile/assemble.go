@@ -43,7 +43,7 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 		Data:       o.Data,
 		Manifests:  w.manifests,
 		Recorder:   w.recorder,
-		HostIP:     o.ProbeIP,
+		ProbeIP:    o.ProbeIP,
 		Wall:       o.Wall,
 		Goroutines: &w.goroutines,
 		Log:        log,

@@ -23,18 +23,12 @@ import (
 // replace one. What is on a file system that does not answer is repaired as soon as that does.
 func Make(modes []layout.Mode) error {
 	for _, m := range modes {
-		made := make(chan error, 1)
+		makeIt := makeOne
 		if m.Foreign {
-			go func() { made <- makeOne(m) }()
-		} else {
-			made <- makeOne(m)
+			makeIt = makeInTime
 		}
-		select {
-		case err := <-made:
-			if err != nil {
-				return err
-			}
-		case <-time.After(patience):
+		if err := makeIt(m); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -42,6 +36,18 @@ func Make(modes []layout.Mode) error {
 
 // patience is how long a file system may take to answer, before podrun goes on without it.
 const patience = 3 * time.Second
+
+// makeInTime is makeOne, for which nobody waits longer than patience.
+func makeInTime(m layout.Mode) error {
+	made := make(chan error, 1)
+	go func() { made <- makeOne(m) }()
+	select {
+	case err := <-made:
+		return err
+	case <-time.After(patience):
+		return nil
+	}
+}
 
 func makeOne(m layout.Mode) error {
 	err := makeDir(m)

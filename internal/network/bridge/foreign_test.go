@@ -16,6 +16,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/network/nettest"
 	"podrun.io/podrun/internal/network/portmap"
+	"podrun.io/podrun/internal/test"
 )
 
 // TestHostPortOfAnotherPodrun: a host port that a podrun of another run directory forwards is in use, until its pod
@@ -95,7 +96,7 @@ func TestHostPortOfEndedPodrun(t *testing.T) {
 // TestHostPortOfEndedPodrunWithoutBridge: a pod in the machine's network has the port too, and a warning says what diverts
 // it.
 func TestHostPortOfEndedPodrunWithoutBridge(t *testing.T) {
-	host, outside, log := nettest.NewNS(t), nettest.NewNS(t), &lines{}
+	host, outside, log := nettest.NewNS(t), nettest.NewNS(t), &test.Buffer{}
 	nettest.JoinOutside(t, host, outside)
 	theirs := newBridge(t, t.TempDir())
 	br := New(Options{Dirs: layout.Dirs{Run: t.TempDir()}, Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -104,8 +105,8 @@ func TestHostPortOfEndedPodrunWithoutBridge(t *testing.T) {
 	command(t, host, "ip link delete "+theirs.identity.portName("web"))
 	mustSetupPod(t, host, br, "web", netns.None(), nettest.PodWith(t, "web", "8080:8080/TCP"))
 	remedy := "nft delete table ip " + portmap.Table(rec.Bridge)
-	if n := log.with(remedy); n != 1 {
-		t.Fatalf("%d warnings: %s", n, &log.log)
+	if n := strings.Count(log.String(), remedy); n != 1 {
+		t.Fatalf("%d warnings: %s", n, log)
 	}
 	command(t, host, remedy)
 	nettest.ServeTCP(t, host, ":8080", "machine")

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -21,47 +20,19 @@ import (
 	"podrun.io/podrun/internal/network/nettest"
 	"podrun.io/podrun/internal/network/nft"
 	"podrun.io/podrun/internal/sys/pace"
+	"podrun.io/podrun/internal/test"
 )
-
-// lines is a log that a test reads while it is written.
-type lines struct {
-	mu  sync.Mutex
-	log bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.log.Write(p)
-}
-
-// with counts the lines that have a text.
-func (l *lines) with(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.log.String(), text)
-}
-
-// eventually waits for something that another goroutine does.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not so", what)
-		}
-	}
-}
 
 // flushed is a machine whose rules are flushed while a pod with a host port and another one run.
 type flushed struct {
 	host, outside, web, other netns.NsHandle
 	br                        *Bridge
-	log                       *lines
+	log                       *test.Buffer
 	secret                    net.PacketConn
 }
 
 func newFlushed(t *testing.T) *flushed {
-	f := &flushed{host: nettest.NewNS(t), outside: nettest.NewNS(t), web: nettest.NewNS(t), other: nettest.NewNS(t), log: &lines{}}
+	f := &flushed{host: nettest.NewNS(t), outside: nettest.NewNS(t), web: nettest.NewNS(t), other: nettest.NewNS(t), log: &test.Buffer{}}
 	nettest.NeedIPTables(t, f.host)
 	nettest.JoinOutside(t, f.host, f.outside)
 	addIPv6(t, f.host, f.outside)
@@ -123,13 +94,13 @@ func TestFlushedRulesReturnWithAPod(t *testing.T) {
 					t.Errorf("%s is missing", table)
 				}
 			}
-			if n := f.log.with("are restored"); n != 1 {
-				t.Errorf("logged %d times: %s", n, &f.log.log)
+			if n := strings.Count(f.log.String(), "are restored"); n != 1 {
+				t.Errorf("logged %d times: %s", n, f.log)
 			}
 			f.works(t)
 			nettest.MustSetup(t, f.host, f.br, "next", nettest.NewNS(t))
-			if n := f.log.with("are restored"); n != 1 {
-				t.Errorf("restored again for the next pod: %s", &f.log.log)
+			if n := strings.Count(f.log.String(), "are restored"); n != 1 {
+				t.Errorf("restored again for the next pod: %s", f.log)
 			}
 		})
 	}
@@ -162,17 +133,17 @@ func TestWatch(t *testing.T) {
 		"nft flush ruleset; iptables-nft -P FORWARD DROP; sysctl -qw net.ipv4.ip_forward=0",
 	} {
 		command(t, f.host, change)
-		eventually(t, change, func() bool { return f.log.with("are restored") == i+1 })
+		test.Eventually(t, change, func() bool { return strings.Count(f.log.String(), "are restored") == i+1 })
 		f.works(t)
 		if i == 0 && !slices.Equal(f.tables(t), before) {
 			t.Errorf("tables %q, want %q", f.tables(t), before)
 		}
 	}
 	command(t, f.host, "nft flush ruleset")
-	eventually(t, "it is too much", func() bool { return f.log.with("again and again") == 1 })
+	test.Eventually(t, "it is too much", func() bool { return strings.Count(f.log.String(), "again and again") == 1 })
 	stop()
-	if n := f.log.with("are restored"); n != 3 {
-		t.Errorf("restored %d times: %s", n, &f.log.log)
+	if n := strings.Count(f.log.String(), "are restored"); n != 3 {
+		t.Errorf("restored %d times: %s", n, f.log)
 	}
 }
 
@@ -187,7 +158,7 @@ func TestWatchWithoutPods(t *testing.T) {
 	pod := nettest.NewNS(t)
 	mustSetupPod(t, f.host, f.br, "later", pod, nettest.PodWith(t, "later", "8080:80/TCP"))
 	command(t, f.host, "nft flush ruleset")
-	eventually(t, "the rules return", func() bool { return f.log.with("are restored") == 1 })
+	test.Eventually(t, "the rules return", func() bool { return strings.Count(f.log.String(), "are restored") == 1 })
 	if got, err := nettest.Ask(pod, "tcp", "192.0.2.1:90"); got != "world 192.0.2.2" {
 		t.Errorf("a pod asks the world: %q, %v", got, err)
 	}
@@ -211,7 +182,7 @@ func (f *flushed) owned(t *testing.T) (free func()) {
 		"add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }\n"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the other's table", func() bool {
+	test.Eventually(t, "the other's table", func() bool {
 		return strings.Contains(command(t, f.host, "nft list ruleset"), "policy drop")
 	})
 	return free
@@ -225,13 +196,13 @@ func TestRefusedRules(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		nettest.MustSetup(t, f.host, f.br, id, nettest.NewNS(t))
 	}
-	if tried, warned := f.log.with("ip filter FORWARD"), f.log.with("a firewall may keep"); tried != 1 || warned != 1 {
-		t.Errorf("tried %d times, warned %d times: %s", tried, warned, &f.log.log)
+	if tried, warned := strings.Count(f.log.String(), "ip filter FORWARD"), strings.Count(f.log.String(), "a firewall may keep"); tried != 1 || warned != 1 {
+		t.Errorf("tried %d times, warned %d times: %s", tried, warned, f.log)
 	}
 	f.br.rules.refused.Load().until = time.Now()
 	nettest.MustSetup(t, f.host, f.br, "d", nettest.NewNS(t))
-	if tried := f.log.with("ip filter FORWARD"); tried != 2 {
-		t.Errorf("after a while, tried %d times: %s", tried, &f.log.log)
+	if tried := strings.Count(f.log.String(), "ip filter FORWARD"); tried != 2 {
+		t.Errorf("after a while, tried %d times: %s", tried, f.log)
 	}
 }
 
@@ -292,7 +263,7 @@ func TestWatchKeepsNoPodWaiting(t *testing.T) {
 	}
 	defer lock.Unlock()
 	defer f.watching(t)()
-	eventually(t, "the rules are complete", func() bool {
+	test.Eventually(t, "the rules are complete", func() bool {
 		var now uint32
 		nettest.In(t, f.host, func() (err error) { now, err = nft.Generation(); return err })
 		seen := f.br.rules.complete.Load()
@@ -308,8 +279,8 @@ func TestBlockingFirewallIsNoRefusal(t *testing.T) {
 	if refused := f.br.rules.refused.Load(); refused != nil {
 		t.Errorf("refused: %v", *refused)
 	}
-	if n := f.log.with("a firewall may keep"); n != 1 {
-		t.Errorf("warned %d times: %s", n, &f.log.log)
+	if n := strings.Count(f.log.String(), "a firewall may keep"); n != 1 {
+		t.Errorf("warned %d times: %s", n, f.log)
 	}
 }
 

@@ -34,11 +34,10 @@ func Forward(addr netip.Addr) error {
 // acceptRAWhileForwarding sets accept_ra of the machine's links from 1 to 2, so that they keep their
 // addresses and routes from router advertisements although the machine forwards. With 1 the kernel
 // would treat the machine as a router: it would remove these routes, on all links, and ignore
-// advertisements. No link accepts what it did not accept before: those that forward already, such as a bridge of
-// virtual machines, are left as they are. Links that are made later are left as
-// they are, because they may be those of other software's containers, which could send advertisements:
-// as that software expects, they ignore them. The bridge, which is among the links, is set to 0 before
-// it is up.
+// advertisements. No link accepts what it did not accept before: those that forward already, such as
+// a bridge of virtual machines, are left as they are. So are links that are made later, because they
+// may be those of other software's containers, which could send advertisements: as that software
+// expects, they ignore them. The bridge, which is among the links, is set to 0 before it is up.
 func acceptRAWhileForwarding() error {
 	const conf = "/proc/sys/net/ipv6/conf"
 	links, err := os.ReadDir(conf)

@@ -76,7 +76,7 @@ type Hooks struct {
 	notes      *Notes
 	manifests  *revision.Manifests
 	recorder   *record.Recorder
-	hostIP     func() string
+	probeIP    func() string
 	log        *slog.Logger
 	goroutines *sync.WaitGroup
 	// Done delivers the hooks that have finished, for Finished.
@@ -178,7 +178,7 @@ func (r *Hooks) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod.
 		}
 	}
 	if p.Spec.HostNetwork {
-		t.Address = r.hostIP()
+		t.Address = r.probeIP()
 	}
 	return t
 }

@@ -43,8 +43,8 @@ type Options struct {
 	Data       runtime.Data
 	Manifests  *revision.Manifests
 	Recorder   *record.Recorder
-	// HostIP returns the address at which pods with the host's network are probed.
-	HostIP func() string
+	// ProbeIP returns the address at which pods with the host's network are probed.
+	ProbeIP func() string
 	// Wall is the wall clock by which times are recorded.
 	Wall func() time.Time
 	// Goroutines waits for the hooks that run.
@@ -76,7 +76,7 @@ func New(o Options) *Lifecycle {
 			notes:      notes,
 			manifests:  o.Manifests,
 			recorder:   o.Recorder,
-			hostIP:     o.HostIP,
+			probeIP:    o.ProbeIP,
 			log:        o.Log,
 			goroutines: o.Goroutines,
 			Done:       make(chan HookResult),
