@@ -15,13 +15,9 @@ for patch in "$root"/internal/agent/testdata/defects/*.patch; do
 	git ls-files -z --cached --others --exclude-standard | tar -c --null --ignore-failed-read -T - | tar -x -C "$tree/src"
 	patch -d "$tree/src" -p1 -s <"$patch"
 	found=
-	step=100
-	for from in $(seq 0 $step $(($1 - 1))); do
-		if ! SIMULATE_TREE=$tree/src "$root/scripts/simulate.sh" "$step" "$from" >"$tree/out" 2>&1; then
-			found=$(grep -m1 -oE 'make simulate SEED=[0-9]+' "$tree/out" || true)
-			break
-		fi
-	done
+	if ! FIRST=1 SIMULATE_TREE=$tree/src scripts/simulate.sh "$1" >"$tree/out" 2>&1; then
+		found=$(grep -m1 -oE 'make simulate SEED=[0-9]+' "$tree/out" || true)
+	fi
 	if [ -n "$found" ]; then
 		echo "$name: found by $found: $(grep -E 'simulate_test.go:[0-9]+: ' "$tree/out" | grep -vm1 digest | sed -E 's/^ *simulate_test.go:[0-9]+: //' | cut -c1-160)"
 	else
