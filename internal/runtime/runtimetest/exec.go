@@ -95,7 +95,7 @@ func testExecUnheard(t *testing.T, s subject) {
 		if _, err := s.Exec(t.Context(), c.ID, []string{"sh", "-c", line}, streams); !errors.Is(err, errNobody) {
 			t.Errorf("%d: %v", i, err)
 		}
-		if took := time.Since(began); took > 8*time.Second { // its remaining output blocks nothing
+		if took := time.Since(began); took > time.Minute { // its remaining output, which never ends, blocks nothing
 			t.Errorf("%d: it took %s", i, took)
 		}
 	}
@@ -110,7 +110,7 @@ func testExecUnheard(t *testing.T, s subject) {
 	if code != 3 || err != nil || out.String() != "left\n" {
 		t.Errorf("%d, %v, %q", code, err, out.String())
 	}
-	if took := time.Since(began); took > 8*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %s", took)
 	}
 	s.remove(t, p)
