@@ -55,7 +55,7 @@ var rooms = map[string]room{
 	"internal/oci":                         {pure: true, imports: "pod oci/env"},
 	"internal/sys":                         {},
 	"internal/sys/treetest":                {},
-	"internal/sys/heap":                    {imports: "sys"},
+	"internal/sys/heap":                    {},
 	"internal/sys/clock":                   {},
 	"internal/sys/memo":                    {},
 	"internal/sys/pace":                    {},
@@ -253,7 +253,7 @@ var only = map[string]string{
 
 	"github.com/spf13/cobra":                           "cmd hack/pages",
 	"github.com/prometheus/client":                     "internal/server/metrics",
-	"github.com/prometheus/procfs":                     "internal/sys",
+	"github.com/prometheus/procfs":                     "internal/sys internal/sys/heap",
 	"github.com/godbus/dbus":                           "internal/cgroup internal/nodeshutdown internal/test/testlogind",
 	"github.com/coreos/go-systemd/":                    "internal/agent/sdnotify internal/cgroup",
 	"github.com/fsnotify/fsnotify":                     "internal/sys/watch",

@@ -145,11 +145,7 @@ func (d osDisk) WriteDurable(uid pod.UID, data []byte) (Stamp, error) {
 	if err != nil {
 		return Stamp{}, err
 	}
-	all, err := os.Open(d.dirs.Pods()) // the revision's directory may be new
-	if err != nil {
-		return Stamp{}, err
-	}
-	if err := errors.Join(all.Sync(), all.Close()); err != nil {
+	if err := sys.SyncDir(d.dirs.Pods()); err != nil { // the revision's directory may be new
 		return Stamp{}, err
 	}
 	return stamp, nil
@@ -208,7 +204,7 @@ func (d osDisk) create(uid pod.UID, data []byte) error {
 		return err
 	}
 	path := layout.Revision(fresh).Checkpoint()
-	if err := os.WriteFile(path, data, 0o600); err != nil {
+	if err := sys.WriteFile(path, data, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(fresh, d.dirs.Pod(uid))

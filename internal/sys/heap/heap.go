@@ -11,8 +11,6 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
-
-	"podrun.io/podrun/internal/sys"
 )
 
 const (
@@ -56,7 +54,7 @@ func Tune(ctx context.Context, log *slog.Logger) {
 			if own {
 				debug.SetGCPercent(heapLimit(metric(live)))
 			}
-			if err := sys.LetTextGo(); err != nil {
+			if err := letTextGo(); err != nil {
 				log.Debug("returning memory to the system failed", "err", err)
 				return
 			}

@@ -76,7 +76,7 @@ func bind(dirs layout.Dirs, claim pod.Key, pv *v1.PersistentVolume) error {
 		err = sys.WriteDurable(bindingPath(dirs, claim), text, 0o600)
 	}
 	if err == nil && !found {
-		err = errors.Join(settle(layout.CSIVolumes(dirs)), settle(dirs.Root))
+		err = errors.Join(sys.SyncDir(layout.CSIVolumes(dirs)), sys.SyncDir(dirs.Root))
 	}
 	if err != nil {
 		return fmt.Errorf("recording the PersistentVolume of the claim %s: %w", claim, err)

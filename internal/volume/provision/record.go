@@ -212,18 +212,9 @@ func begin(dirs layout.Dirs, v Volume) (kept Volume, err error) {
 			return fmt.Errorf("the volume of the claim %s was removed just now", v.Key())
 		}
 		kept = v
-		return errors.Join(save(dirs, v), settle(layout.CSIVolumes(dirs)), settle(dirs.Root))
+		return errors.Join(save(dirs, v), sys.SyncDir(layout.CSIVolumes(dirs)), sys.SyncDir(dirs.Root))
 	})
 	return kept, err
-}
-
-// settle makes what was made in a directory survive a loss of power.
-func settle(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // complete records the volume that a driver has made under a name.

@@ -1,4 +1,4 @@
-package sys
+package heap
 
 import (
 	"testing"
@@ -27,14 +27,14 @@ func TestLetTextGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := textRSS(t)
-	if err := LetTextGo(); err != nil {
+	if err := letTextGo(); err != nil {
 		t.Fatal(err)
 	}
 	after := textRSS(t)
 	if fixed && after >= before || before == 0 {
 		t.Errorf("%d before, %d after", before, after)
 	}
-	if err := LetTextGo(); err != nil { // from pages that were let go
+	if err := letTextGo(); err != nil { // from pages that were let go
 		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package sys
+package heap
 
 import (
 	"encoding/binary"
@@ -12,11 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LetTextGo releases the memory pages of this program's code and constants, because most of them
+// self is the file of this program.
+const self = "/proc/self/exe"
+
+// letTextGo releases the memory pages of this program's code and constants, because most of them
 // are only needed at the start. A page that is used again comes back from the page cache within
-// microseconds, or from the file. LetTextGo does nothing in a position-independent executable,
+// microseconds, or from the file. letTextGo does nothing in a position-independent executable,
 // because that would lose its relocations.
-func LetTextGo() error {
+func letTextGo() error {
 	fixed, err := isFixed()
 	if err != nil || !fixed {
 		return err
