@@ -42,10 +42,10 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// WriteFile replaces the file at path atomically: a reader sees either the old content or the new, also one who comes
-// after a loss of power. If it is interrupted it leaves path+".tmp" behind, and the next call reuses that file. The
-// temporary file is locked while it is written, so any number of processes may call WriteFile at
-// the same time; the last one wins.
+// WriteFile replaces the file at path atomically: a reader sees either the old content or the new. On ext4 and XFS that
+// is also so after a loss of power. If it is interrupted it leaves path+".tmp" behind, and the next call reuses that
+// file. The temporary file is locked while it is written, so any number of processes may call WriteFile at the same
+// time; the last one wins.
 func WriteFile(path string, data []byte, mode os.FileMode) error {
 	// XFS may write the new name long before the content, which is then empty after a loss of power. It does not if the
 	// content is with the disk by then. To wait for that takes a third of the time of a sync, or less.
