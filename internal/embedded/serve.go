@@ -162,7 +162,7 @@ func startContainerd(ctx context.Context, o Options, snapshotter string) (stop f
 	if _, err := mount.CleanupTempMounts(0); err != nil {
 		return nil, fmt.Errorf("unmounting an earlier run's temporary mounts: %w", err)
 	}
-	limitTransfers()
+	replacePlugins(o.NoSync)
 	diff.RegisterProcessor(decompress.Layers) // later ones come first
 	// Not ctx: requests must not fail before stop because ctx has ended.
 	srv, err := server.New(context.WithoutCancel(ctx), cfg)
@@ -207,10 +207,9 @@ func config(o Options, snapshotter string) *srvconfig.Config {
 			"io.containerd.server.v1.ttrpc",
 		},
 		Plugins: map[string]any{
-			"io.containerd.server.v1.grpc":          map[string]any{"address": o.Dirs.Embedded().Socket()},
-			"io.containerd.server.v1.ttrpc":         map[string]any{"address": ttrpcSocket(o.Dirs)},
-			"io.containerd.metadata.v1.bolt":        map[string]any{"no_sync": o.NoSync},
-			"io.containerd.service.v1.diff-service": map[string]any{"sync_fs": !o.NoSync},
+			"io.containerd.server.v1.grpc":   map[string]any{"address": o.Dirs.Embedded().Socket()},
+			"io.containerd.server.v1.ttrpc":  map[string]any{"address": ttrpcSocket(o.Dirs)},
+			"io.containerd.metadata.v1.bolt": map[string]any{"no_sync": o.NoSync},
 		},
 	}
 	// By default, all containerds of a machine share one directory for the shims' sockets. The

@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 const (
@@ -41,13 +42,5 @@ func chooseSnapshotter(o Options) (string, error) {
 		o.Log.Warn("overlayfs cannot be used: images and containers will be copied",
 			"dir", o.Dirs.Embedded().Data(), "err", err)
 	}
-	return name, replaceFile(snapshotterFile(o.Dirs), name+"\n")
-}
-
-func replaceFile(path, content string) error {
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, []byte(content), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(tmp, path)
+	return name, sys.WriteFile(snapshotterFile(o.Dirs), []byte(name+"\n"), 0o644)
 }

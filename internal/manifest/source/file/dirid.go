@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/sys"
 )
 
 // dirID saves on disk the identity of the directory that manifests were read from. After a restart,
@@ -60,13 +61,9 @@ func (p *dirID) keep(used uint64) error {
 		return nil
 	}
 	p.kept = used // also if writing fails, so that each scan does not try again
-	next := filepath.Join(filepath.Dir(p.file), "."+filepath.Base(p.file))
 	err := os.MkdirAll(filepath.Dir(p.file), 0o700)
 	if err == nil {
-		err = os.WriteFile(next, []byte(strconv.FormatUint(p.kept, 10)), 0o600)
-	}
-	if err == nil {
-		err = os.Rename(next, p.file)
+		err = sys.WriteFile(p.file, []byte(strconv.FormatUint(p.kept, 10)), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("saving the identity of the manifest directory: %w", err)

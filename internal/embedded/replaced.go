@@ -1,0 +1,64 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/containerd/containerd/v2/core/diff"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/plugin"
+	"github.com/containerd/plugin/registry"
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"podrun.io/podrun/internal/embedded/transfer"
+)
+
+// replacePlugins replaces some of containerd's plugins, in the list of all: its transfer service by one with limits,
+// and unless noSync is set what unpacks layers by one that syncs them.
+func replacePlugins(noSync bool) {
+	all := registry.Graph(func(*plugin.Registration) bool { return false })
+	registry.Reset()
+	for _, r := range all {
+		switch {
+		case r.Type == plugins.TransferPlugin:
+			r.InitFn = replaced(r.InitFn, transfer.Limit)
+		case r.Type == plugins.DiffPlugin && !noSync:
+			r.InitFn = replaced(r.InitFn, func(d differ) differ { return synced{d} })
+		}
+		registry.Register(&r)
+	}
+}
+
+// replaced returns a function that starts a plugin as start does, and another one of its type in front of it.
+func replaced[T any](start func(*plugin.InitContext) (any, error), by func(T) T) func(*plugin.InitContext) (any, error) {
+	return func(ic *plugin.InitContext) (any, error) {
+		made, err := start(ic)
+		if err != nil {
+			return nil, err
+		}
+		service, ok := made.(T)
+		if !ok {
+			return nil, errors.New("the plugin is of another type")
+		}
+		return by(service), nil
+	}
+}
+
+// differ is what a plugin for the differences of file systems is.
+type differ interface {
+	diff.Comparer
+	diff.Applier
+}
+
+// synced makes layers survive a loss of power before they are said to be unpacked. containerd's setting sync_fs does so
+// only for the clients of its diff service, which its transfer service is not.
+type synced struct{ differ }
+
+// Apply implements diff.Applier.
+func (s synced) Apply(
+	ctx context.Context, layer imagespec.Descriptor, to []mount.Mount, options ...diff.ApplyOpt,
+) (imagespec.Descriptor, error) {
+	return s.differ.Apply(ctx, layer, to, append(slices.Clip(options), diff.WithSyncFs(true))...)
+}
