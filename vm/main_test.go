@@ -34,7 +34,7 @@ var setup struct {
 // wanted reports whether the tests are to run; else each skips itself.
 func wanted() bool { return os.Getenv("PODRUN_VM") == "1" && os.Getuid() == 0 }
 
-// TestMain is the guest's agent there, and a CSI driver in a pod of its, and prepares the tests' surroundings here.
+// TestMain is the guest's agent there, its registry, and a CSI driver in a pod of its, and prepares the tests' surroundings here.
 func TestMain(m *testing.M) {
 	code := 0
 	var err error
@@ -43,6 +43,8 @@ func TestMain(m *testing.M) {
 		err = serveAgent()
 	case os.Getenv("PODRUN_VM_DRIVER") == "1":
 		err = serveDriver()
+	case os.Getenv("PODRUN_VM_REGISTRY") != "":
+		err = serveRegistry(os.Getenv("PODRUN_VM_REGISTRY"), os.Args[1:])
 	case wanted():
 		code, err = runAll(m)
 	default:

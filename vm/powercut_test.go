@@ -38,14 +38,16 @@ func cutPower(t *testing.T, fs, dir string) {
 	c.change("apply", "web-first", webPod("web-first", 0))
 	c.await("the first pod", isReady("web-first"))
 	for i := range n {
-		// Two of three happen as soon as a result is reported, before the guest writes back by itself.
-		switch i % 3 {
+		// Three of four happen as soon as a result is reported, before the guest writes back by itself.
+		switch i % 4 {
 		case 0:
 			c.cutAtReport(i)
 		case 1:
 			c.cutAtAnyTime(i)
-		default:
+		case 2:
 			c.cutAtLoad(i)
+		default:
+			c.cutAtPull(i)
 		}
 		c.check(i)
 		c.thin()
@@ -225,6 +227,21 @@ func (c *cutting) cutAtLoad(cut int) {
 	if got := c.sh("podrun images list"); !strings.Contains(got, "podrun.example/tool") {
 		c.t.Errorf("cut %d: the image that was loaded is not there: %s", cut, got)
 	}
+}
+
+// cutAtPull cuts the power when an image has just been pulled. There is no registry any more then.
+func (c *cutting) cutAtPull(cut int) {
+	c.t.Helper()
+	c.anyChange()
+	c.cutAfter(fetching(cut, "podrun images pull "+fetched(cut)))
+	c.t.Logf("cut %d: as soon as an image was pulled", cut)
+	p := strings.Replace(webPod("fetched", cut), "image: "+box, "imagePullPolicy: Never\n    image: "+fetched(cut), 1)
+	if !strings.Contains(p, fetched(cut)) {
+		c.t.Fatalf("not the pod's image: %s", p)
+	}
+	c.change("apply", "fetched", p)
+	c.await("the image that was pulled", isReady("fetched"))
+	c.sh(`podrun exec fetched -- sh -c '[ "$(sha256sum </data)" = "$(cat /sum)" ]'`)
 }
 
 // cutAtAnyTime cuts the power at a moment that depends on nothing.

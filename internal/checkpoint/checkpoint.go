@@ -92,7 +92,8 @@ func (c *Checkpoint) Instance(id string) *pod.Container {
 }
 
 // hasResult reports that c has an exit of a container that need not run again: without it, the container would. Where
-// each exit is followed by a restart, nothing is lost with one. Each later state of c must be as durable as the first
+// each exit is followed by a restart, nothing is lost with one. Of a container that must not run again, whatever it did,
+// the start is a result too. Each later state of c must be as durable as the first
 // one with the result: not each file system keeps the order of sys.WriteFile.
 func (c *Checkpoint) hasResult() bool {
 	return slices.ContainsFunc(c.Instances, func(i pod.Container) bool {
@@ -102,7 +103,8 @@ func (c *Checkpoint) hasResult() bool {
 				policy = v1.RestartPolicy(*own.RestartPolicy)
 			}
 		}
-		return i.State == pod.Exited && policy != v1.RestartPolicyAlways
+		return i.State == pod.Exited && policy != v1.RestartPolicyAlways ||
+			i.State == pod.Running && policy == v1.RestartPolicyNever
 	})
 }
 

@@ -40,7 +40,7 @@ type Disk interface {
 	// WriteDurable is Write for a content that survives a power failure once WriteDurable returns.
 	WriteDurable(uid pod.UID, data []byte) (Stamp, error)
 	// Remove removes the revision's directory, the checkpoint last, so that an interrupted removal
-	// can be resumed.
+	// can be resumed. After a power failure what was removed is not there.
 	Remove(ctx context.Context, uid pod.UID) error
 	// Sweep removes directories whose creation or removal was interrupted.
 	Sweep(ctx context.Context) error
@@ -231,8 +231,14 @@ func (d osDisk) Remove(ctx context.Context, uid pod.UID) error {
 	if err := d.removeBeside(ctx, d.beside(going, uid)); err != nil { // the rest of an earlier removal is in the way
 		return err
 	}
-	if err := os.Rename(dir, d.beside(going, uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch err := os.Rename(dir, d.beside(going, uid)); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		return err
+	default: // not everything that comes back after a loss of power would be removed again
+		if err := sys.SyncDir(d.dirs.Pods()); err != nil {
+			return err
+		}
 	}
 	return sys.RemoveTree(ctx, d.beside(going, uid))
 }

@@ -51,3 +51,54 @@ func TestResultSurvivesPowerCut(t *testing.T) {
 		}
 	}
 }
+
+// TestStartSurvivesPowerCut: a container that must not run again, whatever it did, is recorded durably before it starts.
+// Others run again.
+func TestStartSurvivesPowerCut(t *testing.T) {
+	t.Parallel()
+	for policy, survives := range map[v1.RestartPolicy]bool{
+		v1.RestartPolicyNever: true, v1.RestartPolicyOnFailure: false, v1.RestartPolicyAlways: false,
+	} {
+		disk := NewMemory(nil)
+		s := NewStoreOn(disk, slog.New(slog.DiscardHandler))
+		p := manifest("job", "u1")
+		p.Spec.RestartPolicy = policy
+		if err := s.Create(p, "serve"); err != nil {
+			t.Fatal(err)
+		}
+		disk.Sync()
+		for _, state := range []pod.State{pod.Created, pod.Running} {
+			if err := s.Update("u1", func(c *Checkpoint) {
+				c.Instances = []pod.Container{{Name: "a", ID: "i1", State: state}}
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		disk.PowerCut(func(pod.UID) bool { return true })
+		c, err := NewStoreOn(disk, slog.New(slog.DiscardHandler)).Get("u1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := c.Instance("i1"); (i != nil && i.State == pod.Running) != survives {
+			t.Errorf("%s: after a power cut the start is recorded: %v", policy, i)
+		}
+	}
+}
+
+// TestRemovalSurvivesPowerCut: what was removed does not come back.
+func TestRemovalSurvivesPowerCut(t *testing.T) {
+	t.Parallel()
+	disk := NewMemory(nil)
+	s := NewStoreOn(disk, slog.New(slog.DiscardHandler))
+	if err := s.Create(manifest("job", "u1"), "serve"); err != nil {
+		t.Fatal(err)
+	}
+	disk.Sync()
+	if err := s.Remove(t.Context(), "u1"); err != nil {
+		t.Fatal(err)
+	}
+	disk.PowerCut(func(pod.UID) bool { return true })
+	if all, err := disk.List(); err != nil || len(all) > 0 {
+		t.Errorf("after a power cut: %v, %v", all, err)
+	}
+}

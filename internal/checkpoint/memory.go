@@ -114,6 +114,7 @@ func (m *Memory) Remove(ctx context.Context, uid pod.UID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.files, uid)
+	delete(m.synced, uid)
 	return nil
 }
 
@@ -135,7 +136,7 @@ func (m *Memory) Sync() {
 	m.synced = maps.Clone(m.files)
 }
 
-// PowerCut reverts the writes and removals since the last Sync, of those files for which lose
+// PowerCut reverts the writes since the last Sync, of those files for which lose
 // returns true. It returns the files that have lost something and were there.
 func (m *Memory) PowerCut(lose func(uid pod.UID) bool) (lost []pod.UID) {
 	m.mu.Lock()
@@ -152,11 +153,6 @@ func (m *Memory) PowerCut(lose func(uid pod.UID) bool) (lost []pod.UID) {
 			m.files[uid] = before
 		default:
 			delete(m.files, uid)
-		}
-	}
-	for uid, before := range m.synced {
-		if _, there := m.files[uid]; !there && lose(uid) {
-			m.files[uid] = before
 		}
 	}
 	m.synced = maps.Clone(m.files)

@@ -51,7 +51,7 @@ func WriteAtomic(path string, write func(io.Writer) error) error {
 	if owner != nil {
 		_ = f.Chown(int(owner.Uid), int(owner.Gid)) // fails unless the user is root
 	}
-	if err := errors.Join(write(f), f.Chmod(mode), f.Close()); err != nil {
+	if err := errors.Join(write(f), f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)

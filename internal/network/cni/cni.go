@@ -232,7 +232,8 @@ func (c *Plugins) saveRecord(id string, a attachment) error {
 	if err := os.MkdirAll(c.Records, 0o700); err != nil {
 		return err
 	}
-	return sys.WriteFile(c.RecordPath(id), text, 0o600)
+	// The plugins' own records may be on another disk, and survive a loss of power.
+	return sys.WriteDurable(c.RecordPath(id), text, 0o600)
 }
 
 // installed returns an error if a plugin of a's networks, the first of which is list, is not

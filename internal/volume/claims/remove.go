@@ -88,7 +88,7 @@ func removeDirectory(ctx context.Context, dir string, free func() error) error {
 	if err := free(); err != nil {
 		return errors.Join(err, os.Rename(going, dir))
 	}
-	if err := removeTree(ctx, going); err != nil {
+	if err := errors.Join(removeTree(ctx, going), sys.SyncDir(filepath.Dir(dir))); err != nil {
 		return err
 	}
 	err := os.Remove(filepath.Dir(dir))

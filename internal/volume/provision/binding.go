@@ -115,7 +115,7 @@ func Unbind(dirs layout.Dirs, claim pod.Key, free func() error) (found bool, kep
 		return true, "", err
 	}
 	return true, fmt.Sprintf("; the PersistentVolume %q keeps its data, and is not the claim's any more", b.Name),
-		os.Remove(bindingPath(dirs, claim))
+		sys.RemoveDurable(bindingPath(dirs, claim))
 }
 
 // Bindings returns the PersistentVolumes that claims had last. With an error these are those that can be read.

@@ -251,9 +251,6 @@ func change(dirs layout.Dirs, of Volume, f func(*Volume) (remove bool)) error {
 		if !f(&v) {
 			return save(dirs, v)
 		}
-		if err := os.Remove(path(dirs, of.Key())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return sys.RemoveDurable(path(dirs, of.Key()))
 	})
 }
