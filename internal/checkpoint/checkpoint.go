@@ -92,9 +92,9 @@ func (c *Checkpoint) Instance(id string) *pod.Container {
 }
 
 // hasResult reports that c has an exit of a container that need not run again: without it, the container would. Where
-// each exit is followed by a restart, nothing is lost with one. Of a container that must not run again, whatever it did,
-// the start is a result too. Each later state of c must be as durable as the first
-// one with the result: not each file system keeps the order of sys.WriteFile.
+// each exit is followed by a restart, nothing is lost with one. Of a container that must not run again, whatever it
+// did, the start is a result too. Each later state of c must be as durable as the first one with the result: not each
+// file system keeps the order of sys.WriteFile.
 func (c *Checkpoint) hasResult() bool {
 	return slices.ContainsFunc(c.Instances, func(i pod.Container) bool {
 		policy := c.Pod.Spec.RestartPolicy

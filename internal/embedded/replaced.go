@@ -31,8 +31,11 @@ func replacePlugins(noSync bool) {
 	}
 }
 
-// replaced returns a function that starts a plugin as start does, and another one of its type in front of it.
-func replaced[T any](start func(*plugin.InitContext) (any, error), by func(T) T) func(*plugin.InitContext) (any, error) {
+// starter is what starts a plugin.
+type starter = func(*plugin.InitContext) (any, error)
+
+// replaced returns a starter of the plugin that start starts, with another one of its type in front of it.
+func replaced[T any](start starter, by func(T) T) starter {
 	return func(ic *plugin.InitContext) (any, error) {
 		made, err := start(ic)
 		if err != nil {

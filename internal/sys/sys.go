@@ -43,17 +43,16 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// WriteFile replaces the file at path atomically: a reader sees either the old content or the new. That is also so
-// after a loss of power. If it is interrupted it leaves path+".tmp" behind, and the next call reuses that
-// file. The temporary file is locked while it is written, so any number of processes may call WriteFile at the same
-// time; the last one wins.
+// WriteFile replaces the file at path atomically: a reader sees either the old content or the new, also after a loss of
+// power. If it is interrupted it leaves path+".tmp" behind, and the next call reuses that file. The temporary file is
+// locked while it is written, so any number of processes may call WriteFile at the same time; the last one wins.
 func WriteFile(path string, data []byte, mode os.FileMode) error {
 	return write(path, data, mode, inOrder)
 }
 
-// inOrder writes a file's content before its name is written that it gets next: XFS, also below an overlay, may write the
-// name long before, and the file is empty after a loss of power. On ext4 and XFS it is enough that the content is with
-// the disk, which takes a third of the time of a sync, or less; overlayfs does nothing then.
+// inOrder writes a file's content before its next name is written: XFS, also below an overlay, may write the name long
+// before, and the file is empty after a loss of power. On ext4 and XFS it is enough that the content is with the disk,
+// which takes a third of the time of a sync, or less; overlayfs does nothing then.
 func inOrder(f *os.File) error {
 	var on unix.Statfs_t
 	err := unix.Fstatfs(int(f.Fd()), &on)
