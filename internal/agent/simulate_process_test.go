@@ -360,9 +360,9 @@ func (p *process) StartContainer(ctx context.Context, s runtime.Start) error {
 	return nil
 }
 
-func (p *process) ResizeContainer(ctx context.Context, id string, q *v1.Pod, c *v1.Container, cpus string) error {
-	return p.mutate(ctx, "ResizeContainer", q.Name+" "+c.Name, pod.KeyOf(q), func() error {
-		return p.Driver.ResizeContainer(ctx, id, q, c, cpus)
+func (p *process) ResizeContainer(ctx context.Context, r runtime.Resize) error {
+	return p.mutate(ctx, "ResizeContainer", r.Pod.Name+" "+r.Container.Name, pod.KeyOf(r.Pod), func() error {
+		return p.Driver.ResizeContainer(ctx, r)
 	})
 }
 

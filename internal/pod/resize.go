@@ -51,8 +51,8 @@ func SizeOf(p *v1.Pod) string {
 	return size
 }
 
-// read parses a text of ResourcesOf into the container's own resources and the pod's.
-func read(spelled string) (own, pods v1.ResourceRequirements) {
+// ParseResources parses a text of ResourcesOf into the container's own resources and the pod's.
+func ParseResources(spelled string) (own, pods v1.ResourceRequirements) {
 	for _, part := range strings.Split(spelled, ",") {
 		key, value, _ := strings.Cut(part, "=")
 		amount, err := quantity.Parse(value)
@@ -79,7 +79,7 @@ func read(spelled string) (own, pods v1.ResourceRequirements) {
 // RunsWith returns the resources of an instance of c that runs with those in spelled, a text of
 // ResourcesOf: CPU and memory from spelled, everything else from c.
 func RunsWith(c *v1.Container, spelled string) v1.ResourceRequirements {
-	own, _ := read(spelled)
+	own, _ := ParseResources(spelled)
 	out := *c.Resources.DeepCopy()
 	for _, of := range []struct {
 		list *v1.ResourceList
@@ -116,7 +116,7 @@ func NeedsRestart(c *v1.Container, from, to string) bool {
 }
 
 func effective(spelled string, name v1.ResourceName) (request, limit resource.Quantity) {
-	own, pods := read(spelled)
+	own, pods := ParseResources(spelled)
 	limit, has := own.Limits[name]
 	if !has {
 		limit = pods.Limits[name]

@@ -9,6 +9,19 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
+// Resize holds what a Driver needs to resize an instance.
+type Resize struct {
+	ID        string
+	Pod       *v1.Pod
+	Container *v1.Container
+	// CPUs are the CPUs to run on, in the kernel's format; "" if they do not change.
+	CPUs string
+	// Running are the resources that the pod's instances run with, by container, in the format of
+	// pod.ResourcesOf: those of the instance itself, and others that have not been resized yet or cannot
+	// be. The pod must not have less.
+	Running map[string]string
+}
+
 // Driver is a container engine. It stores nothing about pods except what the engine itself records:
 // which instance belongs to which pod, and whether the instance runs. Package checkpointed
 // implements the role interfaces of this package with a Driver and the pods' checkpoints.
@@ -51,7 +64,7 @@ type Driver interface {
 	// ctx if it does not know that nothing of the instance is left.
 	StartContainer(ctx context.Context, s Start) error
 	// ResizeContainer implements ResizeContainer of Containers.
-	ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container, cpus string) error
+	ResizeContainer(ctx context.Context, r Resize) error
 	// SignalContainer implements SignalContainer of Containers; signal is never empty.
 	SignalContainer(ctx context.Context, id, signal string) error
 	// KillRemains kills the processes that may still run of an instance for which the engine knows

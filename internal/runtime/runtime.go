@@ -90,6 +90,8 @@ type Start struct {
 	// ID is the ID of the instance. It has never been used before and is not used again. Callers of
 	// Containers leave it empty; a Driver receives it.
 	ID string
+	// Running are what the pod's instances run with; see Resize. A Driver receives it.
+	Running map[string]string
 	// Started is called by a Driver when the instance has been created, just before its process is
 	// started, with the user of the process in the format of pod.UserOf. If it returns an error, the
 	// Driver does not start the process.

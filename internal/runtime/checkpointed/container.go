@@ -47,6 +47,8 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	if err := r.o.Store.Update(s.Pod.UID, add); err != nil {
 		return err
 	}
+	s.Running = resourcesOf(c)
+	delete(s.Running, s.Container.Name) // it is replaced
 	s.Started = func(user string) error {
 		return r.o.Store.Update(s.Pod.UID, func(c *checkpoint.Checkpoint) {
 			if kept := c.Instance(instance.ID); kept != nil {
@@ -241,7 +243,8 @@ func (r *Runtime) find(id string) (*checkpoint.Checkpoint, *pod.Container) {
 func (r *Runtime) ResizeContainer(
 	ctx context.Context, id string, p *v1.Pod, spec *v1.Container, cpus string,
 ) error {
-	if c, kept := r.find(id); cpus != "" && kept != nil && kept.CPUs != cpus {
+	c, kept := r.find(id)
+	if cpus != "" && kept != nil && kept.CPUs != cpus {
 		// Not known from here on, also to a later process: it may be moved, and podrun end before that is recorded.
 		err := r.o.Store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
 			if i := c.Instance(id); i != nil {
@@ -252,10 +255,11 @@ func (r *Runtime) ResizeContainer(
 			return err
 		}
 	}
-	if err := r.o.Driver.ResizeContainer(ctx, id, p, spec, cpus); err != nil {
+	resize := runtime.Resize{ID: id, Pod: p, Container: spec, CPUs: cpus, Running: resourcesOf(c)}
+	if err := r.o.Driver.ResizeContainer(ctx, resize); err != nil {
 		return err
 	}
-	c, kept := r.find(id)
+	c, kept = r.find(id)
 	if kept == nil || kept.State != pod.Running {
 		return nil
 	}
@@ -267,6 +271,20 @@ func (r *Runtime) ResizeContainer(
 			}
 		}
 	})
+}
+
+// resourcesOf returns what the instances run with that are not recorded as exited, by container.
+func resourcesOf(c *checkpoint.Checkpoint) map[string]string {
+	out := map[string]string{}
+	if c == nil {
+		return out
+	}
+	for _, i := range c.Instances {
+		if i.State != pod.Exited {
+			out[i.Name] = i.Resources
+		}
+	}
+	return out
 }
 
 // SignalContainer implements runtime.Containers.

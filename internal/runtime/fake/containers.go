@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -159,13 +157,13 @@ func (r *Engine) end(c *container, code int, reason string) {
 }
 
 // ResizeContainer records the call and sends a wakeup.
-func (r Driver) ResizeContainer(ctx context.Context, id string, _ *v1.Pod, _ *v1.Container, _ string) error {
+func (r Driver) ResizeContainer(ctx context.Context, to runtime.Resize) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.enter(ctx, "ResizeContainer", id); err != nil {
+	if err := r.enter(ctx, "ResizeContainer", to.ID); err != nil {
 		return err
 	}
-	if c := r.containers[id]; c != nil && c.State == pod.Running {
+	if c := r.containers[to.ID]; c != nil && c.State == pod.Running {
 		r.notify(c.key)
 	}
 	return nil

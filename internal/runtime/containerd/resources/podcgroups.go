@@ -120,25 +120,29 @@ func (g *PodCgroups) fits(dir string, to *specs.LinuxResources) error {
 	return nil
 }
 
-// resize sets the pod's own cgroup to the current sum of its containers.
-func (g *PodCgroups) resize(p *v1.Pod, driver oci.Driver) error {
-	resources := oci.PodUpdate(p, g.rules)
+// Fit sets the pod's own cgroup to the sum of what its containers want and, as long as their instances
+// run with more, of that (see runtime.Resize). So the pod gets larger before they do, and smaller after
+// the last of them has. It leaves a memory limit as it is if less than the memory in use is wanted.
+func (g *PodCgroups) Fit(p *v1.Pod, driver oci.Driver, running map[string]string) error {
+	has := held(p, running)
+	size := pod.SizeOf(has)
+	if had, known := g.sizes.Get(p.UID); known && had == size || size == "" {
+		return nil
+	}
+	resources := oci.PodUpdate(has, g.rules)
 	if resources == nil {
 		return nil
+	}
+	misfit := g.fits(driver.OfPod(p), resources)
+	if misfit != nil {
+		g.log.Debug("memory limit of the pod stays", "pod", pod.KeyOf(p), "err", misfit)
+		resources.Memory = nil
 	}
 	if err := g.set(p, driver, resources); err != nil {
 		return err
 	}
-	g.sizes.Put(p.UID, pod.SizeOf(p))
-	return nil
-}
-
-// Fit resizes the pod's cgroup if the size in the manifest differs from the size that was set
-// last: the container that is to start may be the cause.
-func (g *PodCgroups) Fit(p *v1.Pod, driver oci.Driver) error {
-	size := pod.SizeOf(p)
-	if had, known := g.sizes.Get(p.UID); known && had == size || size == "" {
-		return nil
+	if misfit == nil {
+		g.sizes.Put(p.UID, size)
 	}
-	return g.resize(p, driver)
+	return nil
 }

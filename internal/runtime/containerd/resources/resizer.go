@@ -6,17 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/typeurl/v2"
 	"github.com/opencontainers/runtime-spec/specs-go"
-	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 )
@@ -49,15 +50,16 @@ func NewResizer(o ResizerOptions) *Resizer {
 }
 
 // ResizeContainer implements runtime.Driver.
-func (r *Resizer) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container, cpus string) error {
+func (r *Resizer) ResizeContainer(ctx context.Context, to runtime.Resize) error {
 	ctx = r.client.Context(ctx)
-	record, there, err := r.lookup.Record(ctx, id)
+	record, there, err := r.lookup.Record(ctx, to.ID)
 	if err != nil || !there {
 		return err
 	}
-	in := oci.Input{Pod: p, Container: c, CPUs: cpus, Machine: r.machine.always(), CgroupV2: cgroup.Unified()}
-	if cpus != "" { // first, whatever hinders the rest: the CPUs that it leaves may be another's own
-		if err := r.update(ctx, id, oci.UpdateCPUs(in)); err != nil {
+	p, c := to.Pod, to.Container
+	in := oci.Input{Pod: p, Container: c, CPUs: to.CPUs, Machine: r.machine.always(), CgroupV2: cgroup.Unified()}
+	if to.CPUs != "" { // first, whatever hinders the rest: the CPUs that it leaves may be another's own
+		if err := r.update(ctx, to.ID, oci.UpdateCPUs(in)); err != nil {
 			return err
 		}
 	}
@@ -66,28 +68,28 @@ func (r *Resizer) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 		return err
 	}
 	update := oci.Update(in)
+	after := maps.Clone(to.Running)
+	delete(after, c.Name)
 	own := instance.CgroupOf(record)
 	err = errors.Join(
 		r.cgroups.fits(own, update),
-		r.cgroups.fits(path.Dir(own), oci.PodUpdate(p, r.cgroups.rules)),
+		r.cgroups.fits(path.Dir(own), oci.PodUpdate(held(p, after), r.cgroups.rules)),
 	)
 	if err != nil {
-		if r.hasExited(ctx, id) {
+		if r.hasExited(ctx, to.ID) {
 			return nil
 		}
 		return fmt.Errorf("resizing %s: %w", c.Name, err)
 	}
-	// The kernel does not let a container have more CPU time than its pod. When the pod grows, its
-	// cgroup is set first; when it shrinks, the pod's cgroup is set last, after the last of its
-	// containers.
-	early := r.cgroups.resize(p, driver)
-	if err := r.update(ctx, id, update); err != nil {
+	// The kernel does not let a container have more than its pod.
+	if err := r.cgroups.Fit(p, driver, to.Running); err != nil {
+		return fmt.Errorf("resizing the pod of %s: %w", c.Name, err)
+	}
+	if err := r.update(ctx, to.ID, update); err != nil {
 		return err
 	}
-	if early != nil {
-		if err := r.cgroups.resize(p, driver); err != nil {
-			r.log.Debug("cgroup of the pod cannot be resized yet", "pod", pod.KeyOf(p), "err", err)
-		}
+	if err := r.cgroups.Fit(p, driver, after); err != nil {
+		r.log.Debug("cgroup of the pod cannot be resized yet", "pod", pod.KeyOf(p), "err", err)
 	}
 	return nil
 }

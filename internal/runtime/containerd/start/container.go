@@ -161,7 +161,7 @@ func (st *ContainerStarter) prepare(ctx context.Context, s runtime.Start) (*laun
 	if err != nil {
 		return nil, err
 	}
-	if err := st.o.Cgroups.Fit(s.Pod, driver); err != nil {
+	if err := st.o.Cgroups.Fit(s.Pod, driver, s.Running); err != nil {
 		return nil, err
 	}
 	if err := st.o.Files.CreateOutput(s); err != nil {

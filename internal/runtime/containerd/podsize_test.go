@@ -1,0 +1,186 @@
+package containerd_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
+)
+
+// member is a container of a pod whose resources change, and its newest instance.
+type member struct {
+	rig
+	pod.Container
+}
+
+// limited returns running containers with these limits of memory, "" for none, and with the pod's own.
+func limited(t *testing.T, whole string, limits ...string) []member {
+	t.Helper()
+	r := newRig(t, daemontest.Embedded(t), "sleep 1000", func(p *v1.Pod) {
+		for i := range limits[1:] {
+			p.Spec.Containers = append(p.Spec.Containers, *p.Spec.Containers[0].DeepCopy())
+			p.Spec.Containers[i+1].Name = fmt.Sprintf("other-%d", i)
+		}
+		for i, limit := range limits {
+			limitMemory(&p.Spec.Containers[i].Resources, limit)
+		}
+		if whole != "" {
+			p.Spec.Resources = &v1.ResourceRequirements{}
+			limitMemory(p.Spec.Resources, whole)
+		}
+	})
+	var out []member
+	for i := range limits {
+		m := member{rig: r}
+		m.start.Container = &r.start.Pod.Spec.Containers[i]
+		m.Container = m.run(t)
+		out = append(out, m)
+	}
+	return out
+}
+
+func limitMemory(r *v1.ResourceRequirements, size string) {
+	if size != "" {
+		r.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse(size)}
+		r.Requests = r.Limits
+	}
+}
+
+// limit changes the container's limit in the manifest.
+func (m *member) limit(size string) { limitMemory(&m.start.Container.Resources, size) }
+
+// resize returns what a resize of the running instance to the manifest returns.
+func (m *member) resize(t *testing.T) error {
+	return m.ResizeContainer(t.Context(), m.ID, m.start.Pod, m.start.Container, "")
+}
+
+// sh runs a line of sh in the container.
+func (m *member) sh(t *testing.T, line string) {
+	t.Helper()
+	if code, err := m.Exec(t.Context(), m.ID, []string{"sh", "-c", line}, runtime.ExecIO{}); err != nil || code != 0 {
+		t.Errorf("%s: %s: %d, %v", m.Name, line, code, err)
+	}
+}
+
+// fill uses as many MiB of memory, until the file of that name in /dev/shm is removed.
+func (m *member) fill(t *testing.T, file string, size int) {
+	t.Helper()
+	m.sh(t, fmt.Sprintf("dd if=/dev/zero of=/dev/shm/%s bs=1M count=%d", file, size))
+}
+
+// again kills the instance and starts the next one.
+func (m *member) again(t *testing.T) {
+	t.Helper()
+	if err := m.SignalContainer(t.Context(), m.ID, "KILL"); err != nil {
+		t.Fatal(err)
+	}
+	daemontest.Eventually(t, "the instance is reaped", func() bool { return m.ReapContainer(t.Context(), m.ID, "") == nil })
+	m.Container = m.run(t)
+}
+
+// survives checks that the instance runs and has been killed neither as a whole nor in part.
+func (m *member) survives(t *testing.T) {
+	t.Helper()
+	if got := find(t, m.Runtime, m.key, m.Name, m.Attempt); got.State != pod.Running || got.PID != m.PID {
+		t.Errorf("killed: %+v", got)
+	}
+}
+
+// podHolds checks the memory limit of the pod's own cgroup.
+func (m *member) podHolds(t *testing.T, want string) {
+	t.Helper()
+	dir := "podrun/burstable/pod" + string(m.UID)
+	file := filepath.Join("/sys/fs/cgroup/memory", dir, "memory.limit_in_bytes")
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil { // v2
+		file = filepath.Join("/sys/fs/cgroup", dir, "memory.max")
+	}
+	got, err := os.ReadFile(file)
+	if bytes := resource.MustParse(want); err != nil || strings.TrimSpace(string(got)) != bytes.AsDec().String() {
+		t.Errorf("the pod's limit is %q, %v, not %s", got, err, want)
+	}
+}
+
+// TestPodShrinksLast makes the limits of two containers smaller, one of which uses too much memory at first: the
+// limit of their pod is never below the sum of what they have.
+func TestPodShrinksLast(t *testing.T) {
+	both := limited(t, "", "48Mi", "48Mi")
+	main, greedy := both[0], both[1]
+	main.podHolds(t, "96Mi")
+	greedy.fill(t, "full", 36)
+	main.limit("24Mi")
+	greedy.limit("24Mi")
+	if err := main.resize(t); err != nil {
+		t.Fatal(err)
+	}
+	if err := greedy.resize(t); err == nil {
+		t.Error("a limit below what is used is accepted")
+	}
+	main.podHolds(t, "72Mi")
+	main.fill(t, "own", 20) // within its limit
+	main.survives(t)
+	greedy.survives(t)
+	greedy.sh(t, "rm /dev/shm/full")
+	if err := greedy.resize(t); err != nil {
+		t.Error(err)
+	}
+	main.podHolds(t, "48Mi")
+	greedy.limit("40Mi")
+	if err := greedy.resize(t); err != nil {
+		t.Error(err)
+	}
+	main.podHolds(t, "64Mi")
+}
+
+// TestStartBesideARefusedResize starts containers in a pod of which one uses more memory than all will have.
+func TestStartBesideARefusedResize(t *testing.T) {
+	both := limited(t, "", "16Mi", "64Mi")
+	main, greedy := both[0], both[1]
+	greedy.fill(t, "full", 48)
+	greedy.limit("16Mi")
+	if err := greedy.resize(t); err == nil {
+		t.Error("a limit below what is used is accepted")
+	}
+	main.again(t)
+	main.fill(t, "own", 8) // within its limit
+	greedy.survives(t)
+	main.podHolds(t, "80Mi")
+	// What an instance that has ended wrote to memory stays in use, by the pod.
+	greedy.again(t)
+	main.survives(t)
+	main.podHolds(t, "80Mi")
+	greedy.sh(t, "rm /dev/shm/full")
+	if err := greedy.resize(t); err != nil {
+		t.Error(err)
+	}
+	main.podHolds(t, "32Mi")
+}
+
+// TestPodsOwnLimitShrinks makes the limit of a pod smaller whose containers have none, and together use too much at
+// first.
+func TestPodsOwnLimitShrinks(t *testing.T) {
+	both := limited(t, "64Mi", "", "")
+	main, greedy := both[0], both[1]
+	main.fill(t, "own", 20)
+	greedy.fill(t, "full", 20)
+	limitMemory(main.start.Pod.Spec.Resources, "32Mi")
+	if err := main.resize(t); err != nil {
+		t.Error(err)
+	}
+	if err := greedy.resize(t); err == nil {
+		t.Error("a limit of the pod below what is used is accepted")
+	}
+	main.podHolds(t, "64Mi")
+	greedy.sh(t, "rm /dev/shm/full")
+	if err := greedy.resize(t); err != nil {
+		t.Error(err)
+	}
+	main.podHolds(t, "32Mi")
+}
