@@ -205,7 +205,7 @@ var rooms = map[string]room{
 	"internal/runtime/containerd/daemon":     {imports: "runtime"},
 	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images/fetched runtime/containerd/images/pull runtime/containerd/images/unpacked checkpoint/layout image image/decompress"},
 	"internal/runtime/containerd/daemontest": {imports: "embedded checkpoint/layout test/testcontainerd test/testimage"},
-	"internal/runtime/containerd/instance":   {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint/layout sys sys/stdin oci secretenv"},
+	"internal/runtime/containerd/instance":   {imports: "cgroup pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint/layout sys sys/stdin oci secretenv"},
 	"internal/runtime/containerd/orphan":     {imports: "oci pod runtime runtime/containerd/daemon runtime/containerd/instance shim sys"},
 	"internal/runtime/containerd/resources":  {imports: "cgroup oci pod runtime runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan sys sys/memo"},
 	"internal/runtime/containerd/stop":       {imports: "oci pod runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan"},

@@ -128,14 +128,17 @@ func (t *Tree) Processes(path string) ([]int, error) {
 	if mount == "" {
 		return nil, ErrNoUsage
 	}
-	pids, err := processes(filepath.Join(mount, path))
+	pids, err := ProcessesBelow(filepath.Join(mount, path))
 	if err != nil {
 		return nil, fmt.Errorf("reading the processes of cgroup %s: %w", path, err)
 	}
 	return pids, nil
 }
 
-func processes(dir string) ([]int, error) {
+// ProcessesBelow returns the IDs of the processes in the cgroup whose directory is dir, and in its descendants: a
+// container may have made cgroups in its own, as systemd, a container engine or podrun does, and moved all its
+// processes there. The ID is 0 for a process that is not in this process's PID namespace.
+func ProcessesBelow(dir string) ([]int, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
 		return nil, err
@@ -154,7 +157,7 @@ func processes(dir string) ([]int, error) {
 		if !e.IsDir() {
 			continue
 		}
-		below, err := processes(filepath.Join(dir, e.Name()))
+		below, err := ProcessesBelow(filepath.Join(dir, e.Name()))
 		if err == nil { // else it was just removed
 			out = append(out, below...)
 		}

@@ -1,10 +1,12 @@
 package containerd_test
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,9 +20,11 @@ import (
 	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 )
 
 // TestForgotten checks that a running container that containerd does not know any more is killed
@@ -43,19 +47,128 @@ func TestForgotten(t *testing.T) {
 			})
 			c = r.runForgotten(t)
 			// Nor has it a record, as one has not that came to run when its pod was on its way out.
-			ctx, raw := d.Client(t)
-			deleted := raw.ContainerService().Delete(ctx, c.ID)
-			err := raw.SnapshotService("overlayfs").Remove(ctx, c.ID)
-			if errdefs.IsNotFound(err) { // containerd collects it, now that its container is gone
-				err = nil
-			}
-			if err := errors.Join(deleted, err); err != nil {
-				t.Fatal(err)
-			}
+			r.loseRecord(t, c)
 			clear(t, r.Runtime)
 			daemontest.Eventually(t, "its process has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
 		})
 	}
+}
+
+// loseRecord removes containerd's record of a container.
+func (r *rig) loseRecord(t *testing.T, c pod.Container) {
+	t.Helper()
+	ctx, raw := r.daemon.Client(t)
+	deleted := raw.ContainerService().Delete(ctx, c.ID)
+	err := raw.SnapshotService("overlayfs").Remove(ctx, c.ID)
+	if errdefs.IsNotFound(err) { // containerd collects it, now that its container is gone
+		err = nil
+	}
+	if err := errors.Join(deleted, err); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestForgottenBelow checks that a container that containerd does not know any more is killed although all its processes
+// are in cgroups that it has made in its own, and although one of them is a containerd's shim.
+func TestForgottenBelow(t *testing.T) {
+	r := newRig(t, daemontest.Stock(t), "sleep 1000")
+	c := r.runForgotten(t)
+	ended := r.moveBelow(t, c)
+	if err := r.ReapContainer(t.Context(), c.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	daemontest.Eventually(t, "its processes have ended", ended)
+	c = r.runForgotten(t)
+	ended = r.moveBelow(t, c)
+	r.loseRecord(t, c)
+	if err := r.Driver.RemovePod(t.Context(), r.key, c.UID); err != nil { // its checkpoint is lost too
+		t.Error(err)
+	}
+	daemontest.Eventually(t, "its processes have ended with the pod", ended)
+	for _, dir := range r.cgroups(t, c) {
+		t.Errorf("left: %s", dir)
+	}
+}
+
+// cgroups returns the directories of a container's cgroup, in all hierarchies.
+func (r *rig) cgroups(t *testing.T, c pod.Container) (dirs []string) {
+	t.Helper()
+	mounts, err := instance.Hierarchies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mounts {
+		for _, path := range oci.CgroupsOfInstance(string(c.UID), c.ID) {
+			if _, err := os.Stat(filepath.Join(m.Mountpoint, path)); err == nil {
+				dirs = append(dirs, filepath.Join(m.Mountpoint, path))
+			}
+		}
+	}
+	return dirs
+}
+
+// moveBelow moves a container's process into a cgroup in its own, and starts a containerd's shim with a child beside it.
+// It returns whether all these have ended.
+func (r *rig) moveBelow(t *testing.T, c pod.Container) (ended func() bool) {
+	t.Helper()
+	nested := exec.Command("/bin/sh", "-c", "sleep 1000 & echo $!; wait")
+	nested.Args[0] = "containerd-shim-runc-v2"
+	out, err := nested.StdoutPipe()
+	if err == nil {
+		err = nested.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = nested.Wait() }()
+	pids := []int{c.PID, nested.Process.Pid, child}
+	ended = func() bool {
+		return !slices.ContainsFunc(pids, func(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+	}
+	t.Cleanup(func() {
+		if !ended() {
+			syscall.Kill(child, syscall.SIGKILL)
+			syscall.Kill(nested.Process.Pid, syscall.SIGKILL)
+		}
+	})
+	dirs := r.cgroups(t, c)
+	if len(dirs) == 0 {
+		t.Fatal("it has no cgroup")
+	}
+	for _, dir := range dirs {
+		below := filepath.Join(dir, "system.slice", "docker.service")
+		if err := os.MkdirAll(below, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"system.slice", "system.slice/docker.service"} {
+			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // of version 1, without which it accepts no process
+				text, err := os.ReadFile(filepath.Join(dir, file))
+				if err == nil {
+					err = os.WriteFile(filepath.Join(dir, name, file), text, 0)
+				}
+				if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, pid := range pids {
+			if err := os.WriteFile(filepath.Join(below, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if own, err := os.ReadFile(filepath.Join(dir, "cgroup.procs")); err != nil || len(own) > 0 {
+			t.Fatalf("left in its own cgroup: %q, %v", own, err)
+		}
+	}
+	return ended
 }
 
 // TestForgottenShimIsBusy checks that the shim of a container that containerd does not know any more is

@@ -7,9 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/moby/sys/mountinfo"
+
+	"podrun.io/podrun/internal/cgroup"
 )
 
 // Hierarchies returns the mounts of the cgroup hierarchies: one for v2, several for v1.
@@ -33,16 +34,19 @@ func filesIn(path string, names ...string) (texts []string) {
 	return texts
 }
 
-// Processes returns the IDs of the processes in a cgroup.
+// Processes returns the IDs of the processes in a cgroup and its descendants, in all hierarchies: none for the path "".
 func Processes(path string) (pids []int) {
-	for _, text := range filesIn(path, "cgroup.procs") {
-		for _, line := range strings.Fields(text) {
-			if pid, err := strconv.Atoi(line); err == nil && pid > 1 && !slices.Contains(pids, pid) {
-				pids = append(pids, pid)
-			}
+	mounts, err := Hierarchies()
+	if err != nil || path == "" {
+		return nil
+	}
+	for _, m := range mounts {
+		if below, err := cgroup.ProcessesBelow(filepath.Join(m.Mountpoint, path)); err == nil {
+			pids = append(pids, below...)
 		}
 	}
-	return pids
+	slices.Sort(pids)
+	return slices.DeleteFunc(slices.Compact(pids), func(pid int) bool { return pid <= 1 })
 }
 
 // began reports whether the program of a container has begun, from runc's state of the container

@@ -174,10 +174,22 @@ func (o *Cleaner) KillUnknown(ctx context.Context, mount, path string) (others b
 
 // ofOthers reports whether a cgroup has a process that the shim of another containerd serves.
 func (o *Cleaner) ofOthers(cgroupPath string) bool {
-	return slices.ContainsFunc(instance.Processes(cgroupPath), func(pid int) bool {
-		shim, mine := shims.Of(pid, "-namespace", o.namespace, "-address", o.address)
+	all := instance.Processes(cgroupPath)
+	return slices.ContainsFunc(all, func(pid int) bool {
+		shim, mine := o.shimOf(pid, all)
 		return shim != 0 && !mine
 	})
+}
+
+// shimOf returns the shim that serves a process of a container, 0 if there is none, and whether that shim is of this
+// containerd. A shim among all the processes of the container does not count: it is a containerd's that runs in the
+// container.
+func (o *Cleaner) shimOf(pid int, all []int) (shim int, mine bool) {
+	shim, mine = shims.Of(pid, "-namespace", o.namespace, "-address", o.address)
+	for slices.Contains(all, shim) {
+		shim, mine = shims.Of(shim, "-namespace", o.namespace, "-address", o.address)
+	}
+	return shim, mine
 }
 
 // SweepShims kills all shims of a containerd namespace that has neither containers nor tasks:
@@ -213,7 +225,7 @@ func (o *Cleaner) KillRemains(ctx context.Context, c containers.Container) error
 	return o.killIdleShims(ctx, instance.KeyOf(c.Labels), served)
 }
 
-// KillProcesses kills the processes in a container's cgroup. When they have exited it returns the
+// KillProcesses kills the processes in a container's cgroup and below it. When they have exited it returns the
 // shims that served them. It leaves alone processes that the shim of another containerd serves:
 // that containerd has a container of the same ID.
 func (o *Cleaner) KillProcesses(ctx context.Context, id, cgroupPath string) (served map[int]bool, err error) {
@@ -222,8 +234,9 @@ func (o *Cleaner) KillProcesses(ctx context.Context, id, cgroupPath string) (ser
 	defer again.Stop()
 	for end := time.Now().Add(remainsTime); ; {
 		left := 0
-		for _, pid := range instance.Processes(cgroupPath) {
-			shim, mine := shims.Of(pid, "-namespace", o.namespace, "-address", o.address)
+		all := instance.Processes(cgroupPath)
+		for _, pid := range all {
+			shim, mine := o.shimOf(pid, all)
 			if shim != 0 && !mine {
 				continue
 			}
