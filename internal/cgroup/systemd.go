@@ -29,8 +29,11 @@ const systemdDir = "/run/systemd/system"
 
 // HasSystemd reports whether systemd is the machine's init process, so that cgroups can be its
 // slices.
-func HasSystemd() bool {
-	i, err := os.Lstat(systemdDir)
+func HasSystemd() bool { return isDir(systemdDir) }
+
+// isDir reports whether path is a directory. A symbolic link is none.
+func isDir(path string) bool {
+	i, err := os.Lstat(path)
 	return err == nil && i.IsDir()
 }
 
@@ -132,17 +135,19 @@ func (t *Tree) weighSlice(at, file string, weight uint64) error {
 	return nil
 }
 
-// StopSlice stops the slice at path: systemd ends the processes in it and forgets it. It is no
-// error if it does not exist. It does nothing for a cgroup that is not a slice.
-func StopSlice(ctx context.Context, at string) error {
-	if !strings.HasSuffix(at, sliceSuffix) || !HasSystemd() {
+// StopSlice stops the slice at path: systemd ends the processes in it and forgets it. It is
+// no error if it does not exist, or if no unit can have its name. It does nothing for a cgroup that is not a slice, or on
+// a machine without systemd.
+func (t *Tree) StopSlice(ctx context.Context, at string) error {
+	if !strings.HasSuffix(at, sliceSuffix) || !isDir(t.units) {
 		return nil
 	}
 	name := path.Base(at)
-	err := withSystemd(ctx, func(ctx context.Context, c units) error {
+	err := t.systemd(ctx, func(ctx context.Context, c units) error {
 		done := make(chan string, 1)
 		_, err := c.stop(ctx, name, "replace", done)
-		if gone := (dbus.Error{}); errors.As(err, &gone) && gone.Name == "org.freedesktop.systemd1.NoSuchUnit" {
+		if no := (dbus.Error{}); errors.As(err, &no) &&
+			(no.Name == "org.freedesktop.systemd1.NoSuchUnit" || no.Name == "org.freedesktop.DBus.Error.InvalidArgs") {
 			return nil
 		}
 		return finished(ctx, err, done)

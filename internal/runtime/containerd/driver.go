@@ -185,7 +185,7 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 // connectStarters sets what starts and resizes containers.
 func (d *Driver) connectStarters(machine *resources.Machine, handlers *start.Handlers, remover *stop.Remover) {
 	d.cgroups = resources.NewPodCgroups(resources.PodCgroupsOptions{
-		Machine: machine, Orphans: d.orphans, Log: d.Log,
+		Machine: machine, Orphans: d.orphans, Driver: d.CgroupDriver, Log: d.Log,
 		Rules: oci.PodRules{MaxPids: d.PodMaxPids, StaticCPUs: d.Devices.CPUPolicy().Static},
 	})
 	d.Resizer = resources.NewResizer(resources.ResizerOptions{

@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,7 +24,9 @@ type PodCgroupsOptions struct {
 	Machine *Machine
 	Orphans *orphan.Cleaner
 	Rules   oci.PodRules
-	Log     *slog.Logger
+	// Driver is the cgroup driver of new pods.
+	Driver oci.Driver
+	Log    *slog.Logger
 }
 
 // PodCgroups are the cgroups of pods, the parents of their containers' cgroups. Its methods may be
@@ -33,7 +36,10 @@ type PodCgroups struct {
 	machine *Machine
 	orphans *orphan.Cleaner
 	rules   oci.PodRules
+	driver  oci.Driver
 	log     *slog.Logger
+	// stopSlice is the method of tree.
+	stopSlice func(ctx context.Context, path string) error
 	// classConfigured is set when the cgroup of the best-effort class has been configured.
 	classConfigured atomic.Bool
 	// sizes maps revisions to the resources that the cgroup of the pod was set to last, in the form
@@ -43,7 +49,11 @@ type PodCgroups struct {
 
 // NewPodCgroups returns PodCgroups.
 func NewPodCgroups(o PodCgroupsOptions) *PodCgroups {
-	return &PodCgroups{tree: o.Machine.cgroups, machine: o.Machine, orphans: o.Orphans, rules: o.Rules, log: o.Log}
+	tree := o.Machine.cgroups
+	return &PodCgroups{
+		tree: tree, machine: o.Machine, orphans: o.Orphans, rules: o.Rules, driver: o.Driver, log: o.Log,
+		stopSlice: tree.StopSlice,
+	}
 }
 
 // Create creates the cgroup of a pod and sets its resources.

@@ -10,7 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"podrun.io/podrun/internal/cgroup"
+	"github.com/moby/sys/mountinfo"
+
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
@@ -27,44 +28,56 @@ func (g *PodCgroups) Remove(ctx context.Context, uid pod.UID) error {
 
 // remove removes the cgroups of a pod revision. They are empty by then, except for processes
 // that interrupted starts left in them, which it kills, and for containers of another podrun that has the
-// same pod: then they stay.
+// same pod: then they stay. A slice may be there without its cgroup: systemd did not answer when the cgroup had just
+// been removed, or podrun was killed then.
 func (g *PodCgroups) remove(ctx context.Context, uid pod.UID) error {
 	mounts, err := instance.Hierarchies()
 	if err != nil {
 		return fmt.Errorf("listing the cgroup hierarchies: %w", err)
 	}
 	var all []error
-	shared := map[string]bool{} // whether others have containers in a cgroup that was there
-	for _, m := range mounts {
-		for _, path := range oci.CgroupsOf(string(uid)) {
-			dir := filepath.Join(m.Mountpoint, path)
-			if _, err := os.Lstat(dir); err != nil {
-				continue
-			}
-			var others bool
-			err := removeTree(dir)
-			if errors.Is(err, syscall.EBUSY) {
-				if others, err = g.orphans.KillUnknown(ctx, m.Mountpoint, path); !others {
-					err = errors.Join(err, removeEmptied(ctx, dir))
-				}
-			}
-			shared[path] = shared[path] || others
-			if err != nil {
-				all = append(all, fmt.Errorf("removing a pod's cgroup: %w", err))
-			}
-		}
-	}
-	for path, others := range shared {
+	for _, path := range oci.CgroupsOf(string(uid)) {
+		there, others, err := g.removeAt(ctx, mounts, path)
+		all = append(all, err)
 		if others {
 			g.log.Info("a pod's cgroup stays: another podrun has containers in it", "cgroup", path)
 			continue
 		}
-		if err := cgroup.StopSlice(ctx, path); err != nil {
-			all = append(all, err)
+		if there || g.driver == oci.Systemd {
+			all = append(all, g.stopSlice(ctx, path))
 		}
-		g.weighBurstable(path)
+		if there {
+			g.weighBurstable(path)
+		}
 	}
 	return errors.Join(all...)
+}
+
+// removeAt removes the cgroup at path from the hierarchies. It returns whether it was there, and whether others have
+// containers in it.
+func (g *PodCgroups) removeAt(
+	ctx context.Context, mounts []*mountinfo.Info, path string,
+) (there, others bool, err error) {
+	var all []error
+	for _, m := range mounts {
+		dir := filepath.Join(m.Mountpoint, path)
+		if _, err := os.Lstat(dir); err != nil {
+			continue
+		}
+		there = true
+		err := removeTree(dir)
+		if errors.Is(err, syscall.EBUSY) {
+			var here bool
+			if here, err = g.orphans.KillUnknown(ctx, m.Mountpoint, path); !here {
+				err = errors.Join(err, removeEmptied(ctx, dir))
+			}
+			others = others || here
+		}
+		if err != nil {
+			all = append(all, fmt.Errorf("removing a pod's cgroup: %w", err))
+		}
+	}
+	return there, others, errors.Join(all...)
 }
 
 // removeEmptied is removeTree for a cgroup whose processes have just been killed: it retries while
