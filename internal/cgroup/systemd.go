@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path"
 	"strings"
+	"syscall"
 	"time"
 
 	systemd "github.com/coreos/go-systemd/v22/dbus"
@@ -135,9 +137,9 @@ func (t *Tree) weighSlice(at, file string, weight uint64) error {
 	return nil
 }
 
-// StopSlice stops the slice at path: systemd ends the processes in it and forgets it. It is
-// no error if it does not exist, or if no unit can have its name. It does nothing for a cgroup that is not a slice, or on
-// a machine without systemd.
+// StopSlice stops the slice at path: systemd ends the processes in it and forgets it, with the limits that it had. It
+// is no error if it does not exist, or if no unit can have its name. It does nothing for a cgroup that is not a slice,
+// or on a machine without systemd.
 func (t *Tree) StopSlice(ctx context.Context, at string) error {
 	if !strings.HasSuffix(at, sliceSuffix) || !isDir(t.units) {
 		return nil
@@ -152,10 +154,40 @@ func (t *Tree) StopSlice(ctx context.Context, at string) error {
 		}
 		return finished(ctx, err, done)
 	})
+	if err == nil {
+		err = t.removeLimits(name)
+	}
 	if err != nil {
 		return fmt.Errorf("stopping slice %s: %w", name, err)
 	}
 	return nil
+}
+
+// removeLimits removes what systemd has written for the limits of a slice that is stopped. Before version 252 it keeps
+// that until the machine restarts: a unit with a configuration of any kind, such as keepAtShutdown's, is none of the
+// transient ones, with which it would go.
+func (t *Tree) removeLimits(name string) error {
+	dir := path.Join(t.units+".control", name+".d")
+	if !isDir(dir) {
+		return nil
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if of, _ := path.Match("50-*.conf", f.Name()); !of || f.IsDir() {
+			continue
+		}
+		if err := os.Remove(path.Join(dir, f.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	err = syscall.Rmdir(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTEMPTY) { // an administrator's file is in it
+		return nil
+	}
+	return err
 }
 
 // finished waits for the result of a systemd job. err is the error of starting the job.

@@ -50,6 +50,9 @@ func TestSliceLimits(t *testing.T) {
 // fakeSystemd has the units of a systemd and makes their cgroups in dir.
 type fakeSystemd struct {
 	dir string
+	// control is where a systemd before version 252 writes what is set of a unit with a configuration of any kind, which
+	// it does not start as a transient one; "" for a later version.
+	control string
 	// ours are the slices that were started with these properties; those that systemd has started by itself are not.
 	ours  map[string]string
 	calls []string
@@ -63,7 +66,7 @@ func (f *fakeSystemd) start(
 	if f.fails != nil {
 		return 0, f.fails
 	}
-	if f.ours[name] != "" {
+	if f.ours[name] != "" || f.control != "" {
 		return 0, dbus.Error{Name: "org.freedesktop.systemd1.UnitExists"}
 	}
 	f.ours[name] = spell(properties)
@@ -78,11 +81,25 @@ func (f *fakeSystemd) start(
 
 func (f *fakeSystemd) set(_ context.Context, name string, _ bool, properties ...systemd.Property) error {
 	f.calls = append(f.calls, "set "+name+" "+spell(properties))
+	for _, p := range properties {
+		if f.control == "" {
+			break
+		}
+		file := filepath.Join(f.control, name+".d", "50-"+p.Name+".conf")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("[Slice]\n"), 0o644)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-func (f *fakeSystemd) stop(context.Context, string, string, chan<- string) (int, error) {
-	return 0, errors.ErrUnsupported
+func (f *fakeSystemd) stop(_ context.Context, name, _ string, done chan<- string) (int, error) {
+	f.calls = append(f.calls, "stop "+name)
+	if f.fails != nil {
+		return 0, f.fails
+	}
+	done <- "done"
+	return 0, nil
 }
 
 func spell(properties []systemd.Property) string {
@@ -142,6 +159,84 @@ func TestSliceExists(t *testing.T) {
 	f.fails = errors.New("no")
 	if err := tree.setSlice("/podrun.slice/podrun-podb.slice", limited); err == nil || err.Error() != "setting slice podrun-podb.slice: no" {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestSliceLeavesNothing: of a slice that is stopped, or was before, systemd's files of its limits go, and nothing else.
+func TestSliceLeavesNothing(t *testing.T) {
+	t.Parallel()
+	run := t.TempDir()
+	f := &fakeSystemd{dir: t.TempDir(), control: filepath.Join(run, "system.control"), ours: map[string]string{}}
+	tree := &Tree{unified: f.dir, units: filepath.Join(run, "system"), systemd: func(ctx context.Context, do func(context.Context, units) error) error {
+		return do(ctx, units{f.start, f.set, f.stop})
+	}}
+	const slice = `podrun-poda\x5fb.slice`
+	stop := func() error { return tree.StopSlice(t.Context(), "/podrun.slice/"+slice) }
+	if err := stop(); err != nil || len(f.calls) > 0 {
+		t.Errorf("without systemd: %q, %v", f.calls, err)
+	}
+	limit := func(name string) {
+		t.Helper()
+		limited := &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: new(int64(7))}, Memory: &specs.LinuxMemory{Limit: new(int64(1 << 20))}}
+		if err := tree.setSlice("/podrun.slice/"+name, limited); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func() (names string) {
+		t.Helper()
+		all, err := filepath.Glob(f.control + "/*/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range all {
+			name, _ := filepath.Rel(f.control, path)
+			names += name + " "
+		}
+		return strings.TrimSpace(names)
+	}
+	limit("podrun-podc.slice")
+	others := left()
+	for what, fails := range map[string]error{
+		"it runs": nil, "it was stopped": dbus.Error{Name: "org.freedesktop.systemd1.NoSuchUnit"},
+		"no unit has such a name": dbus.Error{Name: "org.freedesktop.DBus.Error.InvalidArgs"},
+	} {
+		f.fails = nil
+		limit(slice)
+		if left() == others {
+			t.Fatal("systemd has written nothing")
+		}
+		f.calls, f.fails = nil, fails
+		if err := stop(); err != nil || !slices.Equal(f.calls, []string{"stop " + slice}) || left() != others {
+			t.Errorf("%s: %q, %v, left: %s", what, f.calls, err, left())
+		}
+		if _, err := os.Lstat(filepath.Join(f.control, slice+".d")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: its directory: %v", what, err)
+		}
+	}
+	f.fails = nil
+	limit(slice)
+	limited := left()
+	f.fails = errors.New("no")
+	if err := stop(); !errors.Is(err, f.fails) || left() != limited {
+		t.Errorf("it still runs: %v, left: %s", err, left())
+	}
+	f.fails = nil
+	dir := filepath.Join(f.control, slice+".d")
+	if err := os.WriteFile(filepath.Join(dir, "60-own.conf"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err, want := stop(), slice+".d/60-own.conf "; err != nil || !strings.Contains(left()+" ", want) || strings.Contains(left(), slice+".d/50-") {
+		t.Errorf("an administrator's file: %v, left: %s", err, left())
+	}
+	elsewhere := filepath.Join(t.TempDir(), "50-theirs.conf")
+	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(elsewhere, nil, 0o600), os.Symlink(filepath.Dir(elsewhere), dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(elsewhere); err != nil {
+		t.Errorf("a link was followed: %v", err)
 	}
 }
 
