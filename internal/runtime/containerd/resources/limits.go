@@ -2,10 +2,10 @@ package resources
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/containerd/containerd/v2/pkg/cap"
@@ -17,9 +17,10 @@ import (
 type limits struct {
 	memory            int64
 	lowestOOMScoreAdj int
-	swap              bool
-	pageSizes         []int64
-	reservations      bool
+	// swap is asked for when there is a container: the cgroups of pods are there then.
+	swap         func() bool
+	pageSizes    []int64
+	reservations bool
 }
 
 // lowestOOMScoreAdj is the lowest oom_score_adj that the kernel accepts.
@@ -29,7 +30,7 @@ const lowestOOMScoreAdj = -1000
 // missing.
 func machineLimits(cgroups *cgroup.Tree) limits {
 	out := limits{
-		lowestOOMScoreAdj: lowestOOMScoreAdj, swap: swapLimits(),
+		lowestOOMScoreAdj: lowestOOMScoreAdj, swap: sync.OnceValue(cgroups.LimitsSwap),
 		pageSizes: supportedPageSizes(cgroups), reservations: cgroups.LimitsReservations(),
 	}
 	var info syscall.Sysinfo_t
@@ -48,20 +49,4 @@ func machineLimits(cgroups *cgroup.Tree) limits {
 		out.lowestOOMScoreAdj = own
 	}
 	return out
-}
-
-// swapLimits reports whether cgroups can limit swap. On cgroup v2 the root cgroup has no file for
-// it, so it checks podrun's own cgroup.
-func swapLimits() bool {
-	if !cgroup.Unified() {
-		_, err := os.Stat("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes") // trusted: the kernel's
-		return err == nil
-	}
-	text, err := os.ReadFile("/proc/self/cgroup") // trusted: the kernel's
-	if err != nil {
-		return false
-	}
-	path := strings.TrimPrefix(strings.TrimSpace(string(text)), "0::")
-	_, err = os.Stat(filepath.Join("/sys/fs/cgroup", path, "memory.swap.max")) // trusted: the kernel's
-	return err == nil
 }

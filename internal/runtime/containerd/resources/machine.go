@@ -97,7 +97,7 @@ func (m *Machine) For(p *v1.Pod, c *v1.Container) (oci.Machine, error) {
 func (m *Machine) always() oci.Machine {
 	return oci.Machine{
 		SeccompByDefault: m.seccompDefault, DefaultSeccomp: seccomp.DefaultProfile,
-		Memory: m.limits.memory, LowestOOMScoreAdj: m.limits.lowestOOMScoreAdj, SwapLimits: m.limits.swap,
+		Memory: m.limits.memory, LowestOOMScoreAdj: m.limits.lowestOOMScoreAdj, SwapLimits: m.limits.swap(),
 		LimitsReservations: m.limits.reservations,
 	}
 }

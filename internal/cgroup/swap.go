@@ -1,0 +1,47 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// LimitsSwap reports whether this machine's cgroups can limit the use of swap space. On version 2 only a cgroup with the
+// controller memory shows it, and the machine's root is none: where no other has the controller, LimitsSwap gives it to
+// the cgroups in the root, as the low-level runtime does for every container.
+func (t *Tree) LimitsSwap() bool {
+	if t.unified == "" {
+		return t.mounts["memory"] != "" && exists(filepath.Join(t.mounts["memory"], "memory.memsw.limit_in_bytes"))
+	}
+	if dir := t.withMemory(); dir != "" {
+		return exists(filepath.Join(dir, "memory.swap.max"))
+	}
+	err := os.WriteFile(filepath.Join(t.unified, "cgroup.subtree_control"), []byte("+memory"), 0)
+	dir := t.withMemory()
+	return err == nil && dir != "" && exists(filepath.Join(dir, "memory.swap.max"))
+}
+
+// withMemory returns the directory of a cgroup with the controller memory; "" if there is none. A cgroup has it only if
+// its parent gives it to all of its children, except threaded ones: so the root and its children show it.
+func (t *Tree) withMemory() string {
+	children, err := os.ReadDir(t.unified)
+	if err != nil {
+		return ""
+	}
+	dirs := []string{t.unified}
+	for _, c := range children {
+		if c.IsDir() {
+			dirs = append(dirs, filepath.Join(t.unified, c.Name()))
+		}
+	}
+	for _, dir := range dirs {
+		if exists(filepath.Join(dir, "memory.current")) {
+			return dir
+		}
+	}
+	return ""
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
