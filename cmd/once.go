@@ -75,6 +75,9 @@ func runOnce(a *app, c *cobra.Command, f *onceFlags) error {
 	if err := cli.NeedCapabilities(c.CommandPath()); err != nil {
 		return err
 	}
+	if err := cli.NeedCgroups(c.CommandPath(), o.Connect.CgroupDriver); err != nil {
+		return err
+	}
 	if cli.TerminalOf(a.ErrOut) == nil {
 		a.ErrOut = run.Groups.Guard(a.ErrOut)
 	}

@@ -42,6 +42,9 @@ func serveCommand(a *app) *cobra.Command {
 			if err := cli.NeedRoot(c.CommandPath()); err != nil {
 				return err
 			}
+			if err := cli.NeedCgroups(c.CommandPath(), o.Connect.CgroupDriver); err != nil {
+				return err
+			}
 			cli.IgnoreSIGPIPE() // the pods must run on even if nobody reads the log
 			o.Hurry, o.Watchdog = a.signals.Second(), sdnotify.Watchdog()
 			o.Config = flags.Config(o, c.Flags())

@@ -2,12 +2,14 @@ package e2e
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -113,5 +115,38 @@ func TestInAContainer(t *testing.T) {
 			t.Errorf("%s: %v", c.name, r)
 		}
 		t.Logf("%s: %v", c.name, time.Since(began))
+	}
+}
+
+// TestRootOfAContainersCgroups: in the root of a container's cgroups, where engines start it, once and serve move there
+// what would keep the kernel from limiting pods, whatever else fails.
+func TestRootOfAContainersCgroups(t *testing.T) {
+	if !wanted() {
+		t.Skip("runs as root by make e2e (PODRUN_E2E=1)")
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup2"))
+	if err != nil || len(mounts) == 0 {
+		t.Skipf("no cgroup version 2 here: %v", err)
+	}
+	for _, command := range []string{"once", "serve"} {
+		dir := t.TempDir()
+		root := filepath.Join(mounts[0].Mountpoint, "podrun-e2e-"+strings.ToLower(rand.Text()))
+		must(t, os.Mkdir(root, 0o755))
+		in, err := os.Open(root)
+		must(t, err)
+		must(t, os.WriteFile(dir+"/pod.yaml", []byte(manifest("pod", "Never", "true")), 0o600))
+		script := `mount -t cgroup2 cgroup2 /sys/fs/cgroup
+			"$0" "$1" --manifests "$2/pod.yaml" --containerd-address "$2/none" --root-dir "$2/root" --run-dir "$2/run" --log-dir "$2/log" >&2 || true
+			grep ^0:: /proc/self/cgroup`
+		c := exec.Command("sh", "-euc", script, setup.podrun, command, dir)
+		c.SysProcAttr = &syscall.SysProcAttr{
+			UseCgroupFD: true, CgroupFD: int(in.Fd()), Unshareflags: unix.CLONE_NEWCGROUP | unix.CLONE_NEWNS,
+		}
+		if r := outcome(t, c, ""); strings.TrimSpace(r.stdout) != "0::/init" {
+			t.Errorf("%s: %v", command, r)
+		}
+		must(t, in.Close())
+		_ = os.Remove(root + "/init") // it may be missing
+		must(t, os.Remove(root))
 	}
 }

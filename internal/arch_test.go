@@ -91,7 +91,7 @@ var rooms = map[string]room{
 	"internal/server/podlog":               {imports: "status/summary"},
 	"internal/server/sparkline":            {imports: "stats/history"},
 	"internal/server/metrics":              {imports: "cgroup pod manifest probe relist gc runtime stats status/plugins sys workload workload/cronjobs workload/jobs"},
-	"internal/cli":                         {imports: "manifest/decode status/summary"},
+	"internal/cli":                         {imports: "cgroup manifest/decode oci status/summary"},
 	"internal/cli/printers":                {imports: "cli status/summary manifest manifest/changes manifest/edits manifest/minimal pod sys/fileerror pod/quantity"},
 	"internal/cli/query":                   {imports: "checkpoint cli cli/printers status/summary event checkpoint/layout manifest manifest/decode manifest/rollback pod status sys/watch workload workload/revisions"},
 	"internal/cli/names":                   {imports: "agent/problems agent/sources checkpoint/layout cli cli/query pod status status/summary volume/claims workload"},

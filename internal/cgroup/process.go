@@ -47,7 +47,96 @@ func (t *Tree) dirs(path string) []string {
 	return slices.Compact(out)
 }
 
-// emptyTime is how long killed processes have to end.
+// errRoot says that processes cannot leave the root of a container's cgroups, so that no pod can start.
+var errRoot = errors.New("processes are in the root cgroup of this container")
+
+// LeaveRoot moves all processes that are in the root of a container's cgroups to the cgroup init in it, and gives its
+// controllers to the cgroups in it. In version 2 the kernel does not do the latter while processes are in the root, but
+// that is where a container engine starts podrun. LeaveRoot does nothing on version 1, on the machine's own root, which
+// may have processes, and if this process is not in the root or directly below it. Several processes may call it at
+// once.
+func (t *Tree) LeaveRoot() error {
+	if t.unified == "" {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(t.unified, "cgroup.type")); errors.Is(err, fs.ErrNotExist) {
+		return nil // the machine's own
+	}
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return fmt.Errorf("%w: %w", errRoot, err)
+	}
+	own := unifiedPath(string(text))
+	if strings.Count(own, "/") != 1 || own == "/.." { // ..: this process is outside of the container's cgroups
+		return nil
+	}
+	for end := time.Now().Add(emptyTime); ; time.Sleep(time.Millisecond) {
+		err := t.emptyRoot()
+		if err == nil {
+			err = t.shareControllers()
+		}
+		// Processes are born meanwhile, or enter from outside.
+		if err == nil || !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// unifiedPath returns the cgroup of version 2 in the text of a file /proc/PID/cgroup, which has a line for each
+// hierarchy that is mounted; "" if there is none.
+func unifiedPath(text string) string {
+	for line := range strings.Lines(text) {
+		if path, ok := strings.CutPrefix(line, "0::"); ok {
+			return strings.TrimSuffix(path, "\n")
+		}
+	}
+	return ""
+}
+
+// emptyRoot moves the processes that are in the root now.
+func (t *Tree) emptyRoot() error {
+	text, err := os.ReadFile(filepath.Join(t.unified, "cgroup.procs"))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errRoot, err)
+	}
+	pids := strings.Fields(string(text))
+	if len(pids) == 0 {
+		return nil
+	}
+	if slices.Contains(pids, "0") {
+		return fmt.Errorf("%w and cannot be moved: one is outside of the container's PID namespace", errRoot)
+	}
+	dir := filepath.Join(t.unified, "init")
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w and cannot be moved: %w", errRoot, err)
+	}
+	for _, pid := range pids {
+		err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(pid), 0)
+		if err != nil && !errors.Is(err, syscall.ESRCH) { // it has ended
+			return fmt.Errorf("%w and cannot be moved: process %s: %w", errRoot, pid, err)
+		}
+	}
+	return nil
+}
+
+// shareControllers gives the controllers of the root to the cgroups in it, as the low-level runtime does. From then on
+// no process can enter the root. It fails if one is there. A controller that cannot be given is missing later where it
+// is needed.
+func (t *Tree) shareControllers() error {
+	text, err := os.ReadFile(filepath.Join(t.unified, "cgroup.controllers"))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errRoot, err)
+	}
+	for _, name := range strings.Fields(string(text)) {
+		err := os.WriteFile(filepath.Join(t.unified, "cgroup.subtree_control"), []byte("+"+name), 0)
+		if errors.Is(err, syscall.EBUSY) {
+			return fmt.Errorf("%w and others follow: controller %s: %w", errRoot, name, err)
+		}
+	}
+	return nil
+}
+
+// emptyTime is how long killed processes have to end, and a root cgroup's to be moved.
 const emptyTime = 5 * time.Second
 
 // Remove kills all processes in the cgroup at path, waits until they have ended and removes the

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// LimitsSwap reports whether this machine's cgroups can limit the use of swap space. On version 2 only a cgroup with the
+// LimitsSwap reports whether this machine's cgroups can limit the use of swap space. On version 2 a cgroup with the
 // controller memory shows it, and the machine's root is none: where no other has the controller, LimitsSwap gives it to
 // the cgroups in the root, as the low-level runtime does for every container.
 func (t *Tree) LimitsSwap() bool {

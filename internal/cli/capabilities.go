@@ -4,7 +4,13 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/oci"
 )
+
+// privileged is the hint of what a container lacks.
+const privileged = "nothing was started; run the container with --privileged"
 
 // NeedCapabilities returns an error unless the process, which runs as root, may create namespaces, mounts and
 // cgroups. In a container that is not privileged it may not, and no pod could ever start.
@@ -29,6 +35,22 @@ func NeedCapabilities(command string) error {
 	}
 	return &Error{
 		Code: ExitUsage, Err: fmt.Errorf("%s %s", command, missing),
-		Hint: "nothing was started; run the container with --privileged",
+		Hint: privileged,
 	}
+}
+
+// NeedCgroups makes the cgroups of pods possible in a container, or returns an error; see cgroup.Tree.LeaveRoot. With
+// systemd as the driver it does nothing: systemd, which then creates them, has left the root itself.
+func NeedCgroups(command string, driver oci.Driver) error {
+	if driver == oci.Systemd {
+		return nil
+	}
+	tree, err := cgroup.Open()
+	if err == nil {
+		err = tree.LeaveRoot()
+	}
+	if err != nil {
+		return &Error{Code: ExitUsage, Err: fmt.Errorf("%s cannot create cgroups: %w", command, err), Hint: privileged}
+	}
+	return nil
 }
