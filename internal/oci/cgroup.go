@@ -68,8 +68,9 @@ func (d Driver) ofUID(c v1.PodQOSClass, uid string) string {
 	name := d.PodPrefix(c) + uid
 	if d == Systemd {
 		// In the name of a slice, - separates levels. As in Kubernetes each - of the UID becomes _;
-		// a _ in the UID, which Kubernetes' UIDs do not have, is escaped.
-		uid = strings.NewReplacer("_", `\x5f`, "-", "_").Replace(uid)
+		// a _ in the UID, which Kubernetes' UIDs do not have, is escaped, and so is a :, which ends a
+		// slice's name in cgroupsPath.
+		uid = strings.NewReplacer("_", `\x5f`, "-", "_", ":", `\x3a`).Replace(uid)
 		name = d.PodPrefix(c) + uid + sliceSuffix
 	}
 	return path.Join(d.Class(c), name)
@@ -91,17 +92,17 @@ func (d Driver) OfContainer(p *v1.Pod, id string) string { return CgroupDir(d.cg
 
 // DriverOf returns the driver that the cgroupsPath of a spec is written for.
 func DriverOf(cgroupsPath string) Driver {
-	if strings.Contains(cgroupsPath, ":") {
-		return Systemd
+	if cgroupsPath == "" || strings.HasPrefix(cgroupsPath, "/") { // a UID may have a :
+		return Cgroupfs
 	}
-	return Cgroupfs
+	return Systemd
 }
 
 // CgroupDir returns the cgroup that the cgroupsPath of a spec refers to, as a path from the cgroup
 // root; "" for an empty one.
 func CgroupDir(cgroupsPath string) string {
 	parts := strings.SplitN(cgroupsPath, ":", 3)
-	if len(parts) != 3 {
+	if DriverOf(cgroupsPath) == Cgroupfs || len(parts) != 3 {
 		return cgroupsPath
 	}
 	dir, slice := "/", strings.TrimSuffix(parts[0], sliceSuffix)

@@ -216,15 +216,15 @@ func TestCPU(t *testing.T) {
 
 func TestSystemdCgroups(t *testing.T) {
 	t.Parallel()
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a-b_c.d"}, Spec: v1.PodSpec{Containers: []v1.Container{{}}}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a-b_c.d:e:f"}, Spec: v1.PodSpec{Containers: []v1.Container{{}}}}
 	const id = "0123-4"
 	for _, c := range []struct {
 		resources          v1.ResourceRequirements
 		pod, said, sibling string
 	}{
-		{requirements("", "", "", ""), `/podrun.slice/podrun-besteffort.slice/podrun-besteffort-poda_b\x5fc.d.slice`, `podrun-besteffort-poda_b\x5fc.d.slice:podrun:0123-4`, "podrun-5.scope"},
-		{requirements("1", "", "", ""), `/podrun.slice/podrun-burstable.slice/podrun-burstable-poda_b\x5fc.d.slice`, `podrun-burstable-poda_b\x5fc.d.slice:podrun:0123-4`, "podrun-5.scope"},
-		{requirements("1", "1Gi", "1", "1Gi"), `/podrun.slice/podrun-poda_b\x5fc.d.slice`, `podrun-poda_b\x5fc.d.slice:podrun:0123-4`, "podrun-5.scope"},
+		{requirements("", "", "", ""), `/podrun.slice/podrun-besteffort.slice/podrun-besteffort-poda_b\x5fc.d\x3ae\x3af.slice`, `podrun-besteffort-poda_b\x5fc.d\x3ae\x3af.slice:podrun:0123-4`, "podrun-5.scope"},
+		{requirements("1", "", "", ""), `/podrun.slice/podrun-burstable.slice/podrun-burstable-poda_b\x5fc.d\x3ae\x3af.slice`, `podrun-burstable-poda_b\x5fc.d\x3ae\x3af.slice:podrun:0123-4`, "podrun-5.scope"},
+		{requirements("1", "1Gi", "1", "1Gi"), `/podrun.slice/podrun-poda_b\x5fc.d\x3ae\x3af.slice`, `podrun-poda_b\x5fc.d\x3ae\x3af.slice:podrun:0123-4`, "podrun-5.scope"},
 	} {
 		p.Spec.Containers[0].Resources = c.resources
 		if got := Systemd.OfPod(p); got != c.pod || !slices.Contains(CgroupsOf(string(p.UID)), got) {
