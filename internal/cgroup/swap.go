@@ -12,25 +12,26 @@ func (t *Tree) LimitsSwap() bool {
 	if t.unified == "" {
 		return t.mounts["memory"] != "" && exists(filepath.Join(t.mounts["memory"], "memory.memsw.limit_in_bytes"))
 	}
-	if dir := t.withMemory(); dir != "" {
+	if dir := withMemory(t.unified); dir != "" {
 		return exists(filepath.Join(dir, "memory.swap.max"))
 	}
 	err := os.WriteFile(filepath.Join(t.unified, "cgroup.subtree_control"), []byte("+memory"), 0)
-	dir := t.withMemory()
+	dir := withMemory(t.unified)
 	return err == nil && dir != "" && exists(filepath.Join(dir, "memory.swap.max"))
 }
 
-// withMemory returns the directory of a cgroup with the controller memory; "" if there is none. A cgroup has it only if
-// its parent gives it to all of its children, except threaded ones: so the root and its children show it.
-func (t *Tree) withMemory() string {
-	children, err := os.ReadDir(t.unified)
+// withMemory returns the directory of a cgroup, the root or one in it, that has the controller memory; "" if there is
+// none. A cgroup has it only if its parent gives it to all of its children, except threaded ones: so the root and its
+// children show it.
+func withMemory(root string) string {
+	children, err := os.ReadDir(root)
 	if err != nil {
 		return ""
 	}
-	dirs := []string{t.unified}
+	dirs := []string{root}
 	for _, c := range children {
 		if c.IsDir() {
-			dirs = append(dirs, filepath.Join(t.unified, c.Name()))
+			dirs = append(dirs, filepath.Join(root, c.Name()))
 		}
 	}
 	for _, dir := range dirs {
