@@ -39,12 +39,12 @@ func TestMain(m *testing.M) {
 	code := 0
 	var err error
 	switch {
+	case os.Getenv("PODRUN_VM_REGISTRY") != "": // first: what the agent starts has its environment
+		err = serveRegistry(os.Getenv("PODRUN_VM_REGISTRY"), os.Args[1:])
 	case os.Getenv("PODRUN_VM_AGENT") == "1":
 		err = serveAgent()
 	case os.Getenv("PODRUN_VM_DRIVER") == "1":
 		err = serveDriver()
-	case os.Getenv("PODRUN_VM_REGISTRY") != "":
-		err = serveRegistry(os.Getenv("PODRUN_VM_REGISTRY"), os.Args[1:])
 	case wanted():
 		code, err = runAll(m)
 	default:
