@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path"
 	"strconv"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -127,5 +126,5 @@ func (c contents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // fetching is a script that runs a command while there is a registry with the image of that number.
 func fetching(number int, command string) string {
-	return strings.Join([]string{"PODRUN_VM_REGISTRY=" + fetched(number), "/vm/agent", command}, " ")
+	return "PODRUN_VM_REGISTRY=" + fetched(number) + " /vm/agent " + command
 }

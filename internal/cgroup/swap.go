@@ -12,12 +12,12 @@ func (t *Tree) LimitsSwap() bool {
 	if t.unified == "" {
 		return t.mounts["memory"] != "" && exists(filepath.Join(t.mounts["memory"], "memory.memsw.limit_in_bytes"))
 	}
-	if dir := withMemory(t.unified); dir != "" {
-		return exists(filepath.Join(dir, "memory.swap.max"))
-	}
-	err := os.WriteFile(filepath.Join(t.unified, "cgroup.subtree_control"), []byte("+memory"), 0)
 	dir := withMemory(t.unified)
-	return err == nil && dir != "" && exists(filepath.Join(dir, "memory.swap.max"))
+	if dir == "" {
+		_ = os.WriteFile(filepath.Join(t.unified, "cgroup.subtree_control"), []byte("+memory"), 0) // if it fails, none has it
+		dir = withMemory(t.unified)
+	}
+	return dir != "" && exists(filepath.Join(dir, "memory.swap.max"))
 }
 
 // withMemory returns the directory of a cgroup, the root or one in it, that has the controller memory; "" if there is
