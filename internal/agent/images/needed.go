@@ -17,11 +17,14 @@ func Held(want manifest.Desired) []string {
 	return refs
 }
 
-// Needed returns the images that pods may be started from: those that manifests name, those of the revisions that a
-// rollback would run, and those loaded from archives, which may not be available anywhere else. sure is false while
-// an existing manifest cannot be read.
+// Needed returns the images that pods may be started from: those that manifests name, also for pods that do not exist
+// now, such as those of a CronJob; those of the revisions that a rollback would run; and those loaded from archives,
+// which may not be available anywhere else. sure is false while an existing manifest cannot be read.
 func (a Archives) Needed(want manifest.Desired) (refs []string, sure bool) {
 	pods := slices.Collect(maps.Values(want.Pods))
+	for _, w := range want.Workloads {
+		pods = append(pods, w.Template)
+	}
 	for _, h := range want.Revisions {
 		if h.Good != nil {
 			pods = append(pods, h.Good.Template)

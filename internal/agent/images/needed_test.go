@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/workload/revisions"
 )
 
-// TestNeeded: the images of pods and of what they may be rolled back to are kept.
+// TestNeeded: the images of pods, of what they may be rolled back to, and of workloads without a pod are kept.
 func TestNeeded(t *testing.T) {
 	t.Parallel()
 	of := func(image string) *v1.Pod {
@@ -26,9 +26,12 @@ func TestNeeded(t *testing.T) {
 		}},
 		{Kind: workload.Deployment}: {Updates: map[string]string{"db:1": "sha256:2"}},
 	}
+	want.Workloads = []*workload.Workload{
+		{ID: workload.ID{Kind: workload.CronJob}, Template: of("backup:1")}, // its first time is at night
+	}
 	refs, sure := Archives{Dirs: layout.Dirs{Root: t.TempDir()}}.Needed(want)
 	slices.Sort(refs)
-	if !slices.Equal(refs, []string{"db:1@sha256:2", "web:1", "web:1@sha256:1", "web:2"}) || !sure {
+	if !slices.Equal(refs, []string{"backup:1", "db:1@sha256:2", "web:1", "web:1@sha256:1", "web:2"}) || !sure {
 		t.Errorf("%v, %v", refs, sure)
 	}
 	if held := Held(want); len(held) != 2 || !slices.Contains(held, "web:1@sha256:1") {
