@@ -45,7 +45,7 @@ type scanner struct {
 	// dir is the directory as of the last successful scan; nil before the first, and if path is a
 	// file.
 	dir fs.FileInfo
-	// before is the saved inode of the directory that the running pods were read from; 0: not
+	// before is the saved inode of the directory that manifests were read from; 0: not
 	// known.
 	before uint64
 	// links are the directories that symbolic links among the manifests lead to.

@@ -61,8 +61,8 @@ type Options struct {
 	// that belong to another user are then worth a warning; if Path is read for one run only, they
 	// are not.
 	Lasting bool
-	// Runs is set if a pod on the machine came from Path. An empty directory at Path is then an
-	// error, unless it is the directory that was read before.
+	// Runs is set if a pod on the machine came from Path, or something is recorded that may have. An empty directory
+	// at Path is then an error, unless it is the directory that was read before.
 	Runs bool
 	// IdentityDir is the directory where the identity of Path's directory is saved; empty: it is
 	// not saved.
@@ -120,8 +120,7 @@ func New(o Options) *Source {
 	}
 }
 
-// recall reads the saved directory identity and gives it to the scanner if running pods came from
-// this path.
+// recall reads the saved directory identity and gives it to the scanner if an empty directory would remove something.
 func (f *Source) recall() {
 	if err := f.dirID.read(); err != nil {
 		f.log.Warn("the saved identity of the manifest directory cannot be used;"+
