@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,6 +51,10 @@ type Sources struct {
 	Late bool
 }
 
+// ErrUnanswered is the error of a source that has neither been read nor failed for longer than mux.Patience, such as a
+// directory on a file system whose server does not answer.
+var ErrUnanswered = errors.New("has not answered yet")
+
 // Merge merges the snapshots of all sources into one desired state. Of a pod that is defined twice it uses the
 // definition that the pod runs from, else the one of the first source in Order, else of the first file by name. A pod
 // that does not run therefore waits until each source before the one that defines it was read or has failed. Merge does
@@ -64,7 +69,11 @@ func Merge(s Sources) Desired {
 		if !ok {
 			d.Complete = false
 		}
-		if err := s.Failing[name]; err != nil {
+		err := s.Failing[name]
+		if err == nil && !ok && s.Late {
+			err = fmt.Errorf("reading manifests: %s %w", name, ErrUnanswered)
+		}
+		if err != nil {
 			d.Problems = append(d.Problems, Problem{
 				Origin: Origin{Source: s.kind(name).Name, Path: name},
 				Blind:  !ok,

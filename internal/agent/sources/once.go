@@ -56,7 +56,9 @@ func (o Opener) ReadOnce(ctx context.Context) (*Once, error) {
 		case d := <-in:
 			bad := strangers(d)
 			for _, p := range d.Problems {
-				bad = append(bad, p.Err)
+				if !errors.Is(p.Err, manifest.ErrUnanswered) { // such as a command that still computes
+					bad = append(bad, p.Err)
+				}
 			}
 			if d.Complete {
 				bad = append(bad, missing(d)...)

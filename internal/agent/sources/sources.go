@@ -189,7 +189,7 @@ func (o Opener) file(path string) (manifest.Source, error) {
 		StrictPermissions: o.StrictPermissions,
 		Lasting:           o.Lasting,
 		Optional:          o.Default && o.URL != "" && !runs,
-		Runs:              runs,
+		Runs:              runs || o.hasHistories(),
 		IdentityDir:       o.CacheDir,
 		IdentityReadOnly:  o.CacheReadOnly,
 		Unwatched:         o.Unwatched,
@@ -242,6 +242,16 @@ func (o Opener) runsFrom(path string) bool {
 		}
 	}
 	return false
+}
+
+// hasHistories reports that Jobs or CronJobs are recorded, which are forgotten when no manifest has them: they begin
+// once more if it is there again.
+func (o Opener) hasHistories() bool {
+	if o.Record == nil {
+		return false
+	}
+	recorded := o.Record.Recorded()
+	return len(recorded.Jobs)+len(recorded.CronJobs) > 0
 }
 
 // Names returns the names of the sources, for people.
@@ -333,5 +343,16 @@ func (o Opener) run(
 	if err := m.Run(ctx, in, out); err != nil && !errors.Is(err, context.Canceled) {
 		failed("mux", err)
 	}
-	reading.Wait()
+	ended := make(chan struct{})
+	go func() {
+		reading.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(hangTime): // it reads files of a server that does not answer, and changes nothing
+	}
 }
+
+// hangTime is how long sources may take to end before they count as hanging.
+const hangTime = time.Second

@@ -12,8 +12,13 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/test"
+	"podrun.io/podrun/internal/workload"
+	"podrun.io/podrun/internal/workload/jobs"
 )
 
 const webPod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: i}]}\n"
@@ -73,6 +78,88 @@ func TestDefaultDirectoryBesideAURL(t *testing.T) {
 	}
 	if d, ok := first(t, named, running, time.Minute); !ok || len(d.Pods) != 1 {
 		t.Errorf("with the directory: %v %+v", ok, d)
+	}
+}
+
+// TestHangingDirectory: reading a directory on a file system that does not answer delays neither the pods of other
+// sources for long, nor podrun's end.
+func TestHangingDirectory(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir := filepath.Join(root, "pods")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "web.yaml"), []byte(webPod), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	hangs := filepath.Join(root, "hangs")
+	test.HangingMount(t, hangs)
+	o := Opener{Options: Options{Manifests: []string{hangs, dir}}, NodeName: "n", Log: slog.New(slog.DiscardHandler)}
+	all, err := o.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, done := make(chan manifest.Desired), make(chan bool)
+	go func() {
+		defer close(done)
+		o.Run(ctx, all, out, func(who string, err error) { t.Errorf("%s: %v", who, err) })
+	}()
+	for {
+		select {
+		case d := <-out:
+			if len(d.Pods) == 0 {
+				continue
+			}
+			if d.Complete || len(d.Problems) != 1 || !errors.Is(d.Problems[0].Err, manifest.ErrUnanswered) {
+				t.Errorf("complete: %v; problems: %v", d.Complete, d.Problems)
+			}
+		case <-ctx.Done():
+			t.Fatal("no pod of the other directory")
+		}
+		break
+	}
+	cancel()
+	<-done
+}
+
+// recorded is a record with these histories.
+type recorded struct{ all workload.Recorded }
+
+func (r recorded) Recorded() workload.Recorded                { return r.all }
+func (recorded) Changed() <-chan struct{}                     { return nil }
+func (recorded) Save(workload.Histories) map[workload.ID]bool { return nil }
+func (recorded) Sent(map[pod.Key]*v1.Pod)                     {}
+
+// TestFinishedJobsOfADirectoryThatIsNotMounted: a Job that has finished has no pod any more. Its manifest is in a
+// directory that is mounted late: the empty one does not make podrun forget that the Job has run.
+func TestFinishedJobsOfADirectoryThatIsNotMounted(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir, cache := filepath.Join(root, "pods"), filepath.Join(root, "cache")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "web.yaml"), []byte(webPod), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	o := Opener{Options: Options{Manifests: []string{dir}}, CacheDir: cache, Lasting: true}
+	if d, ok := first(t, o, nil, time.Minute); !ok || len(d.Pods) != 1 {
+		t.Fatalf("with the directory: %v %+v", ok, d)
+	}
+	if err := errors.Join(os.Rename(dir, dir+".real"), os.Mkdir(dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if d, ok := first(t, o, nil, time.Minute); !ok || len(d.Pods) != 0 {
+		t.Errorf("nothing is recorded: %v %+v", ok, d)
+	}
+	o.Record = recorded{workload.Recorded{Histories: workload.Histories{
+		Jobs: map[workload.ID]*jobs.History{{Kind: workload.Job, Key: pod.Key{Name: "migrate"}}: {}},
+	}}}
+	if d, ok := first(t, o, nil, time.Second); ok {
+		t.Errorf("a Job is recorded: complete without its directory: %+v", d)
+	}
+	if err := errors.Join(os.Remove(dir), os.Rename(dir+".real", dir)); err != nil {
+		t.Fatal(err)
+	}
+	if d, ok := first(t, o, nil, time.Minute); !ok || len(d.Pods) != 1 {
+		t.Errorf("the directory is there again: %v %+v", ok, d)
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 )
 
 // Patience is how long a source may take to be read for the first time before the pods of the
-// sources after it start without it. A source that fails delays nothing; only one that hangs, such
-// as a file system, takes that long.
+// sources after it start without it, and it is a problem. A source that fails delays nothing; only one that hangs,
+// such as a file system, takes that long.
 const Patience = 10 * time.Second
 
 // Rollback says which revisions are rolled back.
@@ -96,7 +96,7 @@ func (m *Mux) Run(ctx context.Context, in <-chan manifest.Snapshot, out chan<- m
 			return nil
 		case <-late.C:
 			m.sources.Late = true
-			if len(m.sources.Last)+len(m.sources.Failing) > 0 && !newest.Complete {
+			if !newest.Complete {
 				merge()
 			}
 		case <-changed:

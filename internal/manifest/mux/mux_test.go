@@ -2,6 +2,7 @@ package mux
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,6 +102,33 @@ func TestMuxHandsOutTheNewestOnly(t *testing.T) {
 	}
 }
 
+// TestMuxSaysWhatHangs: if the only source hangs, that is known after a while, and the pods that run are of a source
+// that cannot be read.
+func TestMuxSaysWhatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, out := make(chan manifest.Snapshot), make(chan manifest.Desired)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- New([]string{"/a"}, nil, nil).Run(ctx, in, out) }()
+		began := time.Now()
+		d := <-out
+		if got := desired(d); got != "bad /a incomplete" || time.Since(began) != Patience {
+			t.Errorf("after %s: %s", time.Since(began), got)
+		}
+		if !errors.Is(d.Problems[0].Err, manifest.ErrUnanswered) || !d.Keeps(at("/a/1", "x")) {
+			t.Errorf("%v; a pod of it is kept: %v", d.Problems, d.Keeps(at("/a/1", "x")))
+		}
+		in <- manifest.Snapshot{Source: "/a", Pods: []*v1.Pod{at("/a/1", "x")}}
+		if got := desired(<-out); got != "x@/a/1" {
+			t.Errorf("in the end: %s", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestMuxDoesNotWaitForEver checks that a source that is neither read nor fails, such as a file
 // system that hangs, delays the pods of the sources after it only for a limited time.
 func TestMuxDoesNotWaitForEver(t *testing.T) {
@@ -114,7 +142,7 @@ func TestMuxDoesNotWaitForEver(t *testing.T) {
 		if got := desired(<-out); got != "incomplete" {
 			t.Errorf("at once: %s", got)
 		}
-		if got := desired(<-out); got != "x@/b/1 incomplete" || time.Since(began) != Patience {
+		if got := desired(<-out); got != "x@/b/1 bad /a incomplete" || time.Since(began) != Patience {
 			t.Errorf("after %s: %s", time.Since(began), got)
 		}
 		in <- manifest.Snapshot{Source: "/a", Pods: []*v1.Pod{at("/a/1", "x"), at("/a/2", "y")}}
