@@ -52,7 +52,7 @@ func (o ListenOptions) check() error {
 	return nil
 }
 
-// listen opens the address. The TLS configuration is nil without a certificate.
+// listen opens the address, or returns a listener that waits for it. The TLS configuration is nil without a certificate.
 func (o ListenOptions) listen(log *slog.Logger) (net.Listener, *tls.Config, error) {
 	if err := o.check(); err != nil {
 		return nil, nil, err
@@ -63,19 +63,31 @@ func (o ListenOptions) listen(log *slog.Logger) (net.Listener, *tls.Config, erro
 			return nil, nil, fmt.Errorf("%w: %w", ErrAddress, err)
 		}
 	}
-	l, err := net.Listen("tcp", o.Address)
-	if err != nil {
+	l, err := o.open()
+	if errors.Is(err, ErrAddress) {
 		return nil, nil, err
 	}
-	// The machine's hosts file decides what "localhost" is.
-	if a, ok := l.Addr().(*net.TCPAddr); o.CertFile == "" && (!ok || !a.IP.IsLoopback()) {
-		l.Close()
-		return nil, nil, fmt.Errorf("%w: %s is not a loopback address", ErrAddress, l.Addr())
+	if err != nil {
+		l = newWaiting(o.open, err, log)
 	}
 	if o.CertFile != "" {
 		return l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.Get}, nil
 	}
 	return l, nil, nil
+}
+
+// open listens at the address. Without a certificate it must be a loopback one.
+func (o ListenOptions) open() (net.Listener, error) {
+	l, err := net.Listen("tcp", o.Address)
+	if err != nil {
+		return nil, err
+	}
+	// The machine's hosts file decides what "localhost" is.
+	if a, ok := l.Addr().(*net.TCPAddr); o.CertFile == "" && (!ok || !a.IP.IsLoopback()) {
+		l.Close()
+		return nil, fmt.Errorf("%w: %s is not a loopback address", ErrAddress, l.Addr())
+	}
+	return l, nil
 }
 
 // guard returns a handler that passes on only the requests that are allowed at the address.

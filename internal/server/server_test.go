@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"podrun.io/podrun/internal/test"
 )
 
 // serve runs a server until stop is called.
@@ -119,11 +121,50 @@ func TestListen(t *testing.T) {
 	if r.StatusCode != http.StatusOK {
 		t.Errorf("got %s", r.Status)
 	}
-	// A second server finds the port in use and leaves no socket.
-	dir := t.TempDir()
-	if _, err := Listen(filepath.Join(dir, "s"), ListenOptions{Address: s.Address().String()}, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("listened twice")
+}
+
+// TestListenLater: another program has the address at first. The socket is served all the same, and the address when
+// it is free.
+func TestListenLater(t *testing.T) {
+	t.Parallel()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	test.Must(t, err)
+	socket := filepath.Join(t.TempDir(), "s")
+	s, stop := serve(t, socket, other.Addr().String())
+	defer stop()
+	if a := s.Address(); a != nil {
+		t.Errorf("serves %s", a)
 	}
+	get := func(network, address string) error {
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}}}
+		r, err := client.Get("http://localhost/metrics")
+		if err != nil {
+			return err
+		}
+		return r.Body.Close()
+	}
+	test.Must(t, get("unix", socket))
+	test.Must(t, other.Close())
+	test.Eventually(t, "the address is served", func() bool { return get("tcp", other.Addr().String()) == nil })
+	if a := s.Address(); a == nil || a.String() != other.Addr().String() {
+		t.Errorf("serves %v", a)
+	}
+}
+
+// TestListenEnds: a server ends while it waits for its address.
+func TestListenEnds(t *testing.T) {
+	t.Parallel()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	test.Must(t, err)
+	defer other.Close()
+	dir := t.TempDir()
+	_, stop := serve(t, filepath.Join(dir, "s"), other.Addr().String())
+	stop()
+	s, err := Listen(filepath.Join(dir, "s"), ListenOptions{Address: other.Addr().String()}, slog.New(slog.DiscardHandler))
+	test.Must(t, err)
+	s.Close()
 	if entries, _ := os.ReadDir(dir); len(entries) > 0 {
 		t.Errorf("left behind: %v", entries)
 	}

@@ -78,7 +78,7 @@ func (s *Server) Observer() relist.Observer { return s.metrics }
 // Probes returns the observer that the prober must be given, for the same reason.
 func (s *Server) Probes() *metrics.Probes { return s.probes }
 
-// Listen opens the listening sockets, so that an address that is not available is an early error.
+// Listen opens the listening sockets. An address that is not available yet is no error.
 func (s *Server) Listen(o server.ListenOptions) (err error) {
 	s.history = o.History
 	s.http, err = server.Listen(s.o.Dirs.Socket(), o, s.o.Log)
