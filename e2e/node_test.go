@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,7 @@ type node struct {
 	log       *os.File // what serve says
 	uids      map[string]bool
 	env       []string // more of commands' environment
+	podrun    string   // the binary; empty: that of all
 	enter     []string // what commands are run by, as nsenter; nil: nothing
 }
 
@@ -87,7 +89,7 @@ func (r result) String() string {
 // that a -- among them is left alone.
 func (n *node) command(ctx context.Context, args ...string) *exec.Cmd {
 	all := append([]string{args[0]}, n.flags...)
-	line := append(append(append([]string{}, n.enter...), setup.podrun), append(all, args[1:]...)...)
+	line := append(append(append([]string{}, n.enter...), cmp.Or(n.podrun, setup.podrun)), append(all, args[1:]...)...)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	// Whoever runs the tests may have directories of their own in the environment.
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, n.env...)

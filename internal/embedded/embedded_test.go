@@ -15,6 +15,7 @@ import (
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/embedded"
@@ -155,15 +156,31 @@ func TestWarm(t *testing.T) {
 // TestDataRemovedInUse: a client is not given a daemon whose data was removed, also if another client uses it.
 func TestDataRemovedInUse(t *testing.T) {
 	t.Parallel()
-	o := options(t)
-	ensure(t, o)
-	if err := os.RemoveAll(o.Dirs.Root); err != nil {
-		t.Fatal(err)
-	}
-	_, err := embedded.Ensure(t.Context(), o)
-	want := fmt.Sprintf("were removed while it runs: end the programs that use it, then its process %d", daemonPID(t, o.Dirs))
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %q", err, want)
+	for name, remove := range map[string]func(t *testing.T, root string) error{
+		"removed": func(_ *testing.T, root string) error { return os.RemoveAll(root) },
+		// A disk is mounted late; a podrun has used it before.
+		"mounted over": func(t *testing.T, root string) error {
+			disk := t.TempDir()
+			if err := os.CopyFS(disk, os.DirFS(root)); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = unix.Unmount(root, unix.MNT_DETACH) })
+			return unix.Mount(disk, root, "", unix.MS_BIND, "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options(t)
+			ensure(t, o)
+			if err := remove(t, o.Dirs.Root); err != nil {
+				t.Fatal(err)
+			}
+			_, err := embedded.Ensure(t.Context(), o)
+			want := fmt.Sprintf("while it runs: end the programs that use it, then its process %d", daemonPID(t, o.Dirs))
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		})
 	}
 }
 

@@ -85,6 +85,11 @@ func Ensure(ctx context.Context, o Options) (*Lease, error) {
 		return nil, fmt.Errorf("waiting for the embedded containerd to end: %w", err)
 	}
 	defer users.Close()
+	if o.Upgrade {
+		if err := upgrade(ctx, o, users); err != nil {
+			return nil, err
+		}
+	}
 	if err := answering(ctx, o); err != nil {
 		return nil, err
 	}
@@ -107,8 +112,8 @@ const endTime = 5 * reachPoll
 func withoutData(ctx context.Context, d layout.Dirs) error {
 	for deadline := time.Now().Add(endTime); dataRemoved(d) && PID(d) != 0; {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the files of podrun's containerd in %s were removed while it runs: end the programs that use it, "+
-				"then its process %d", d.Root, PID(d))
+			return fmt.Errorf("the files of podrun's containerd in %s were removed, or something was mounted over them, "+
+				"while it runs: end the programs that use it, then its process %d", d.Root, PID(d))
 		}
 		if err := pause(ctx, lockPoll); err != nil {
 			return err

@@ -125,22 +125,29 @@ func lockDaemon(path, more string) (*os.File, error) {
 // Running reports whether a daemon of these directories exists. It may still be starting, or be
 // exiting.
 func Running(d layout.Dirs) bool {
-	f, err := os.Open(daemonLock(d))
+	held, err := isHeld(daemonLock(d))
+	return held && err == nil
+}
+
+// isHeld reports whether a daemon holds the lock.
+func isHeld(path string) (bool, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer f.Close()
 	l := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &l); err != nil {
-		return false
+		return false, err
 	}
-	return l.Type != unix.F_UNLCK
+	return l.Type != unix.F_UNLCK, nil
 }
 
-// dataRemoved reports whether the root directory does not have the files of a daemon that runs.
+// dataRemoved reports whether the root directory does not have the files of a daemon that runs: they were removed, or
+// are below what was mounted since, such as a disk that is mounted late.
 func dataRemoved(d layout.Dirs) bool {
-	_, err := os.Lstat(rootLock(d))
-	return errors.Is(err, os.ErrNotExist)
+	held, err := isHeld(rootLock(d))
+	return err == nil && !held || errors.Is(err, os.ErrNotExist)
 }
 
 // PID returns the process ID of the daemon of these directories, 0 if none runs. A daemon that is just

@@ -48,6 +48,9 @@ type Options struct {
 	// Args are the arguments with which Ensure runs this program so that it calls Serve. The
 	// default is: containerd --root-dir ROOT --run-dir RUN.
 	Args []string
+	// Upgrade makes Ensure replace a daemon that runs another file than this program's and has no other client.
+	// Containers run on meanwhile.
+	Upgrade bool
 }
 
 // checked returns the options with defaults and absolute paths, after creating the daemon's

@@ -74,6 +74,9 @@ type Options struct {
 	Environment string
 	// Running makes Open fail with ErrNotRunning instead of starting a containerd.
 	Running bool
+	// Upgrade makes Open replace podrun's own containerd if it runs another file than this program's and nobody else
+	// uses it.
+	Upgrade bool
 
 	Namespace, Snapshotter, RuntimeName string
 	// RegistryConfig is a docker config.json with registry credentials. Empty: docker's own, if it
@@ -313,7 +316,9 @@ func connect(ctx context.Context, o Options) (*Connection, error) {
 			return fail(ErrNotRunning)
 		}
 		c.own = embedded.Options{Dirs: o.Dirs, Log: o.Log}
-		lease, err := embedded.Ensure(ctx, c.own)
+		first := c.own
+		first.Upgrade = o.Upgrade
+		lease, err := embedded.Ensure(ctx, first)
 		if err != nil {
 			return fail(err)
 		}
