@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -243,8 +244,24 @@ func TestDownBesideServe(t *testing.T) {
 func TestServeStopPods(t *testing.T) {
 	n := newNode(t)
 	n.write("a.yaml", manifest("a", "Always", forever))
-	n.serve("--stop-pods")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: n.path("notify")})
+	must(t, err)
+	defer manager.Close()
+	n.serveWith([]string{"NOTIFY_SOCKET=" + n.path("notify")}, "--stop-pods")
 	n.ready("a-n")
 	n.end(syscall.SIGTERM)
 	n.gone("a-n")
+	// The service manager waits as long as the pods may take.
+	must(t, manager.SetReadDeadline(time.Now().Add(time.Second)))
+	said, text := "", make([]byte, 4096)
+	for {
+		length, err := manager.Read(text)
+		if err != nil {
+			break
+		}
+		said += string(text[:length]) + "\n"
+	}
+	if !strings.Contains(said, "EXTEND_TIMEOUT_USEC=90000000\nSTATUS=Stopping the pods\n") {
+		t.Errorf("the service manager heard %q", said)
+	}
 }

@@ -95,7 +95,10 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	serving, end := s.pods.Outlive(ctx)
 	defer end(nil)
 	removed := func() bool { return errors.Is(context.Cause(serving), errRunRemoved) }
-	a.loop.Ping, a.loop.StopAll, a.loop.Timeline = s.ping, func() bool { return stopPods && !removed() }, info.Timeline
+	a.loop.Ping, a.loop.Timeline = s.ping, info.Timeline
+	stopAll, stopped := stopping(notify, func() bool { return stopPods && !removed() })
+	defer stopped()
+	a.loop.StopAll = stopAll
 	a.loop.Terminates = func(seen pod.Observed) bool { return seen.Owner == owner.Serve || len(seen.Data) == 0 }
 	o.Log.Info("serving", "manifests", sources.Names(all), "node", o.NodeName)
 	desired := make(chan manifest.Desired)
@@ -115,8 +118,23 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	return nil
 }
 
-// startTime is how long serve may take to be ready after it has loaded an archive: systemd's default for a start.
-const startTime = 90 * time.Second
+// busyTime is how long serve may take to be ready after it has loaded an archive, or to end after the last of the pods
+// that end with it: systemd's default for a start and a stop.
+const busyTime = 90 * time.Second
+
+// stopping returns the loop's StopAll. From when that says yes until stopped is called, the service manager waits for
+// the pods, as long as their grace periods are.
+func stopping(notify sdnotify.Notifier, stop func() bool) (stopAll func() bool, stopped func()) {
+	done := func() {}
+	stopAll = func() bool {
+		if !stop() {
+			return false
+		}
+		done = notify.Busy("Stopping the pods", busyTime)
+		return true
+	}
+	return stopAll, func() { done() }
+}
 
 // loadArchives loads the image archives. No pod starts before: an archive may have another image under the name of one
 // that is present.
@@ -125,7 +143,7 @@ func (a *agent) loadArchives(ctx context.Context, notify sdnotify.Notifier) {
 		return
 	}
 	archives := a.o.archives()
-	archives.Loading = func(file string) func() { return notify.Starting(fmt.Sprintf("Loading %q", file), startTime) }
+	archives.Loading = func(file string) func() { return notify.Busy(fmt.Sprintf("Loading %q", file), busyTime) }
 	archives.Load(ctx, a.conn.Driver)
 }
 

@@ -41,9 +41,9 @@ func (n Notifier) Extend(by time.Duration) {
 	n.say(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", by.Microseconds()))
 }
 
-// Starting reports what serve does before it is ready. Until done is called, it asks the service manager again and
-// again to let serve take that long from then on: a start may take longer than any timeout that suits others.
-func (n Notifier) Starting(what string, by time.Duration) (done func()) {
+// Busy reports what serve does before it is ready, or before it ends. Until done is called, it asks the service manager
+// again and again to let serve take that long from then on: it may take longer than any timeout that suits others.
+func (n Notifier) Busy(what string, by time.Duration) (done func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
