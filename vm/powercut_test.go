@@ -14,9 +14,10 @@ import (
 )
 
 // TestPowerCut: qemu is killed while pods come, change and go, and images are loaded. What the guest had not written to
-// its disk is lost. After the next boot a job that had been reported as succeeded still is, and does not run again; an
-// image that had been loaded is there, and each is whole; the pods of the manifests run; nothing of others is left.
-// PODRUN_VM_SEED chooses the moments, PODRUN_VM_ROUNDS how many there are.
+// its disk is lost. After the next boot a job that had been reported as succeeded still is, and does not run again; one
+// with restartPolicy Never that had begun does not run again either; an image that had been loaded is there, and each
+// is whole; the pods of the manifests run; nothing of others is left. PODRUN_VM_SEED chooses the moments,
+// PODRUN_VM_ROUNDS how many there are.
 func TestPowerCut(t *testing.T) {
 	// containerd's data have a disk of their own: what it syncs would sync podrun's files too.
 	cutPower(t, "ext4", "/var/lib/podrun/containerd")
@@ -30,7 +31,7 @@ func TestPowerCutOnXFS(t *testing.T) { cutPower(t, "xfs", "/var/lib/podrun") }
 func cutPower(t *testing.T, fs, dir string) {
 	t.Helper()
 	seed, n := test.Number(t, "PODRUN_VM_SEED", 1), test.Number(t, "PODRUN_VM_ROUNDS", 5)
-	c := &cutting{machine: bootServing(t), dice: rand.New(rand.NewPCG(uint64(seed), 0)), done: map[string]string{}}
+	c := &cutting{machine: bootServing(t), dice: rand.New(rand.NewPCG(uint64(seed), 0)), done: map[string]string{}, never: map[string]bool{}}
 	c.sh(fmt.Sprintf(`systemctl stop podrun; podrun down --all; cp -a /var/lib/podrun/images /root; rm -rf %[2]s; mkdir %[2]s
 		mkfs.%[1]s -q /dev/vdc; echo "/dev/vdc %[2]s %[1]s defaults 0 2" >>/etc/fstab; mount %[2]s
 		cp -a /root/images /var/lib/podrun; sync; systemctl start podrun`, fs, dir))
@@ -76,6 +77,8 @@ type cutting struct {
 	next int // the number of the next pod
 	// done has for each job that was reported as succeeded how many lines its trace had then.
 	done map[string]string
+	// never has the jobs that must not begin twice.
+	never map[string]bool
 }
 
 // toolPod runs the image that changes.
@@ -190,6 +193,7 @@ func (c *cutting) newJob() string {
 	c.t.Helper()
 	c.next++
 	name, policy := fmt.Sprintf("job-%d", c.next), []string{"OnFailure", "Never"}[c.dice.IntN(2)]
+	c.never[name] = policy == "Never"
 	if !c.change("apply", name, jobPod(name, policy)) {
 		return ""
 	}
@@ -259,6 +263,32 @@ func (c *cutting) cutAtAnyTime(cut int) {
 	c.start()
 }
 
+// checkJob waits until the job has succeeded. If it must not begin twice and had not been reported, it may also have
+// begun before the power was cut: then what became of it is unknown.
+func (c *cutting) checkJob(cut int, name string) {
+	c.t.Helper()
+	ended := "podrun wait " + name + " --for=jsonpath='{.status.phase}'=%s --timeout=%s"
+	script := fmt.Sprintf(ended, v1.PodSucceeded, "30s")
+	if c.never[name] && c.done[name] == "" {
+		script = fmt.Sprintf(ended, v1.PodFailed, "1s") + " || " + script
+	}
+	c.await(name, script)
+	if !c.never[name] {
+		return
+	}
+	if lines := c.sh("cat /trace/" + name + " 2>/dev/null | wc -l"); lines != "0" && lines != "1" {
+		c.t.Errorf("cut %d: %s, which is never started again, ran %s times", cut, name, lines)
+	}
+	for _, p := range podsOf(c.t, c.sh("podrun get pods -o json")) {
+		if p.Labels["job"] == name && p.Status.Phase == v1.PodFailed {
+			if end := p.Status.ContainerStatuses[0].State.Terminated; end == nil || end.Reason != "ContainerStatusUnknown" {
+				c.t.Errorf("cut %d: %s: %+v", cut, name, p.Status)
+			}
+			c.t.Logf("cut %d: %s had begun", cut, name)
+		}
+	}
+}
+
 // check checks what there is after a boot.
 func (c *cutting) check(cut int) {
 	c.t.Helper()
@@ -272,7 +302,7 @@ func (c *cutting) check(cut int) {
 	names := strings.Fields(c.sh(`cd /etc/pods; rm -f *~; ls | sed 's/\.yaml$//'`))
 	for _, name := range names {
 		if strings.HasPrefix(name, "job-") {
-			c.await(name, "podrun wait "+name+" --for=jsonpath='{.status.phase}'=Succeeded --timeout=30s")
+			c.checkJob(cut, name)
 		} else {
 			c.await(name, isReady(name))
 		}
