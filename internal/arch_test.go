@@ -172,7 +172,7 @@ var rooms = map[string]room{
 	"internal/image/decompress":            {},
 	"internal/image/registryhosts":         {},
 	"internal/network/dns":                 {imports: "pod checkpoint"},
-	"internal/embedded":                    {imports: "checkpoint/layout embedded/runcshim embedded/transfer image/decompress sys sys/heap sys/own secretenv"},
+	"internal/embedded":                    {imports: "cgroup checkpoint/layout embedded/runcshim embedded/transfer image/decompress sys sys/heap sys/own secretenv"},
 	"internal/embedded/transfer":           {imports: "image/registryhosts"},
 	"internal/embedded/runcshim":           {},
 	"internal/embedded/runcshim/program":   {imports: "embedded/runcshim"},

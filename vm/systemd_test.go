@@ -83,4 +83,22 @@ func TestSystemd(t *testing.T) {
 		t.Errorf("pods that run after podrun's stop: %s", still)
 	}
 	m.sh("podrun down --all")
+
+	// A job of another unit is the first that needs podrun's containerd, and ends before the pods do.
+	m.await("podrun's containerd to end", `! pgrep -f '^[^ ]*podrun containerd'`)
+	m.write("/root/job.yaml", podOf("job", "until [ -e /t/go ]; do sleep 0.1; done", "restartPolicy: Never"))
+	m.sh("systemd-run --unit=job podrun once --manifests /root/job.yaml")
+	m.await("the job", "podrun wait job --for=jsonpath='{.status.phase}'=Running --timeout=30s")
+	m.sh("systemctl start podrun")
+	for _, pod := range []string{"a", "b"} {
+		m.await(pod, isReady(pod))
+	}
+	before = pods()
+	m.sh("touch /trace/go")
+	m.await("the end of the job's unit", `! systemctl is-active job`)
+	m.sh("sleep 3")
+	untouched("the end of the unit that has started podrun's containerd")
+	if got := show("NRestarts") + " " + m.sh("systemctl show -P Result job"); !strings.HasSuffix(got, "success") {
+		t.Errorf("%s", got)
+	}
 }

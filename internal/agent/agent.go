@@ -146,7 +146,7 @@ func (a *agent) connect(ctx context.Context, m *machine) (err error) {
 	o := a.o.Connect
 	o.Dirs, o.Boot, o.Log = a.o.Dirs, m.Boot, a.o.Log
 	o.Network, o.ClusterDomain, o.KeepLogs = a.network, a.o.ClusterDomain, a.o.Garbage.LogAge > 0
-	o.Upgrade = a.owner == owner.Serve
+	o.Serves = a.owner == owner.Serve
 	if a.conn, err = connection.OpenBound(ctx, o, a.owner == owner.Once); err == nil {
 		a.runtime, m.devices = a.conn.Runtime, a.conn.Devices
 	}

@@ -85,7 +85,7 @@ func Ensure(ctx context.Context, o Options) (*Lease, error) {
 		return nil, fmt.Errorf("waiting for the embedded containerd to end: %w", err)
 	}
 	defer users.Close()
-	if o.Upgrade {
+	if o.Serves {
 		if err := upgrade(ctx, o, users); err != nil {
 			return nil, err
 		}

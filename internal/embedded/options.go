@@ -48,9 +48,10 @@ type Options struct {
 	// Args are the arguments with which Ensure runs this program so that it calls Serve. The
 	// default is: containerd --root-dir ROOT --run-dir RUN.
 	Args []string
-	// Upgrade makes Ensure replace a daemon that runs another file than this program's and has no other client.
-	// Containers run on meanwhile.
-	Upgrade bool
+	// Serves says that the process keeps pods for as long as the daemon runs. Ensure then replaces a daemon that runs
+	// another file than this program's and has no other client; containers run on meanwhile. A daemon that it starts
+	// stays in the service that this process is of; that of any other process is taken out of it.
+	Serves bool
 }
 
 // checked returns the options with defaults and absolute paths, after creating the daemon's

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"os"
 	"os/exec"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/cgroup"
 )
 
 // self is the executable of this process.
@@ -62,10 +65,21 @@ func spawn(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("starting the embedded containerd: %w", err)
 	}
+	if !o.Serves {
+		detach(ctx, cmd.Process.Pid, o.Log)
+	}
 	// The goroutine outlives this call on purpose: it reaps a daemon that ends before this process.
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	return awaitReady(ctx, ready, ended, func() string { return logTail(path, offset, 10) })
+}
+
+// detach makes the daemon outlive the service that this process is of, such as a boot-time job: its shims, and with them
+// the containers, would end too.
+func detach(ctx context.Context, pid int, log *slog.Logger) {
+	if err := cgroup.StartScope(ctx, fmt.Sprintf("podrun-containerd-%d.scope", pid), pid); err != nil {
+		log.Warn("containers end when the service ends that has started podrun's containerd", "err", err)
+	}
 }
 
 // awaitReady waits for the daemon's message on the pipe. If the pipe is closed without one, the

@@ -74,9 +74,8 @@ type Options struct {
 	Environment string
 	// Running makes Open fail with ErrNotRunning instead of starting a containerd.
 	Running bool
-	// Upgrade makes Open replace podrun's own containerd if it runs another file than this program's and nobody else
-	// uses it.
-	Upgrade bool
+	// Serves is embedded.Options.Serves.
+	Serves bool
 
 	Namespace, Snapshotter, RuntimeName string
 	// RegistryConfig is a docker config.json with registry credentials. Empty: docker's own, if it
@@ -315,10 +314,8 @@ func connect(ctx context.Context, o Options) (*Connection, error) {
 		if o.Running && !embedded.Running(o.Dirs) {
 			return fail(ErrNotRunning)
 		}
-		c.own = embedded.Options{Dirs: o.Dirs, Log: o.Log}
-		first := c.own
-		first.Upgrade = o.Upgrade
-		lease, err := embedded.Ensure(ctx, first)
+		c.own = embedded.Options{Dirs: o.Dirs, Serves: o.Serves, Log: o.Log}
+		lease, err := embedded.Ensure(ctx, c.own)
 		if err != nil {
 			return fail(err)
 		}
