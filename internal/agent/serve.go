@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"podrun.io/podrun/internal/agent/images"
 	"podrun.io/podrun/internal/agent/nodeinfo"
@@ -96,7 +95,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	defer end(nil)
 	removed := func() bool { return errors.Is(context.Cause(serving), errRunRemoved) }
 	a.loop.Ping, a.loop.Timeline = s.ping, info.Timeline
-	stopAll, stopped := stopping(notify, func() bool { return stopPods && !removed() })
+	stopAll, stopped := notify.StopsPods(func() bool { return stopPods && !removed() })
 	defer stopped()
 	a.loop.StopAll = stopAll
 	a.loop.Terminates = func(seen pod.Observed) bool { return seen.Owner == owner.Serve || len(seen.Data) == 0 }
@@ -118,24 +117,6 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	return nil
 }
 
-// busyTime is how long serve may take to be ready after it has loaded an archive, or to end after the last of the pods
-// that end with it: systemd's default for a start and a stop.
-const busyTime = 90 * time.Second
-
-// stopping returns the loop's StopAll. From when that says yes until stopped is called, the service manager waits for
-// the pods, as long as their grace periods are.
-func stopping(notify sdnotify.Notifier, stop func() bool) (stopAll func() bool, stopped func()) {
-	done := func() {}
-	stopAll = func() bool {
-		if !stop() {
-			return false
-		}
-		done = notify.Busy("Stopping the pods", busyTime)
-		return true
-	}
-	return stopAll, func() { done() }
-}
-
 // loadArchives loads the image archives. No pod starts before: an archive may have another image under the name of one
 // that is present.
 func (a *agent) loadArchives(ctx context.Context, notify sdnotify.Notifier) {
@@ -143,7 +124,7 @@ func (a *agent) loadArchives(ctx context.Context, notify sdnotify.Notifier) {
 		return
 	}
 	archives := a.o.archives()
-	archives.Loading = func(file string) func() { return notify.Busy(fmt.Sprintf("Loading %q", file), busyTime) }
+	archives.Loading = func(file string) func() { return notify.Busy(fmt.Sprintf("Loading %q", file)) }
 	archives.Load(ctx, a.conn.Driver)
 }
 

@@ -20,7 +20,7 @@ func StartScope(ctx context.Context, name string, pid int) error {
 		_, err := c.start(ctx, name, "fail", []systemd.Property{
 			property("Description", "podrun's containerd and its shims"),
 			property("PIDs", []uint32{uint32(pid)}), // #nosec G115 -- a process ID is positive
-			// podrun ends the pods when the machine shuts down. The end of a shim for want of memory is not the others'.
+			// podrun ends the pods when the machine shuts down. The end of a shim for want of memory ends no other.
 			property("DefaultDependencies", false),
 			property("Delegate", true),
 			property("TasksMax", uint64(math.MaxUint64)),

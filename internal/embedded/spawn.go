@@ -74,8 +74,8 @@ func spawn(ctx context.Context, o Options) error {
 	return awaitReady(ctx, ready, ended, func() string { return logTail(path, offset, 10) })
 }
 
-// detach makes the daemon outlive the service that this process is of, such as a boot-time job: its shims, and with them
-// the containers, would end too.
+// detach makes the daemon outlive the service that this process is of, such as a boot-time job: its shims, and with
+// them the containers, would end too.
 func detach(ctx context.Context, pid int, log *slog.Logger) {
 	if err := cgroup.StartScope(ctx, fmt.Sprintf("podrun-containerd-%d.scope", pid), pid); err != nil {
 		log.Warn("containers end when the service ends that has started podrun's containerd", "err", err)

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,13 +46,7 @@ type Sources struct {
 	Running map[pod.Key]Origin
 	// Recorded is what is recorded of the pods of workloads.
 	Recorded workload.Recorded
-	// Late is set once mux.Patience has elapsed: what has neither been read nor failed delays no pods any more.
-	Late bool
 }
-
-// ErrUnanswered is the error of a source that has neither been read nor failed for longer than mux.Patience, such as a
-// directory on a file system whose server does not answer.
-var ErrUnanswered = errors.New("has not answered yet")
 
 // Merge merges the snapshots of all sources into one desired state. Of a pod that is defined twice it uses the
 // definition that the pod runs from, else the one of the first source in Order, else of the first file by name. A pod
@@ -69,11 +62,7 @@ func Merge(s Sources) Desired {
 		if !ok {
 			d.Complete = false
 		}
-		err := s.Failing[name]
-		if err == nil && !ok && s.Late {
-			err = fmt.Errorf("reading manifests: %s %w", name, ErrUnanswered)
-		}
-		if err != nil {
+		if err := s.Failing[name]; err != nil {
 			d.Problems = append(d.Problems, Problem{
 				Origin: Origin{Source: s.kind(name).Name, Path: name},
 				Blind:  !ok,
@@ -88,7 +77,7 @@ func Merge(s Sources) Desired {
 			d.Kinds = append(d.Kinds, kind)
 		}
 		d.Warnings = append(d.Warnings, last.Warnings...)
-		waits = waits || !ok && s.Failing[name] == nil && !s.Late
+		waits = waits || !ok && s.Failing[name] == nil
 		pods := slices.Clone(last.Pods)
 		slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return cmp.Compare(OriginOf(a).Path, OriginOf(b).Path) })
 		for _, p := range pods {

@@ -154,7 +154,7 @@ func (s Sources) expand(d *Desired, pods map[pod.Key][]definition) []definition 
 	waits := false
 	for _, name := range s.Order {
 		last, ok := s.Last[name]
-		waits = waits || !ok && s.Failing[name] == nil && !s.Late
+		waits = waits || !ok && s.Failing[name] == nil
 		all := slices.Clone(last.Workloads)
 		slices.SortStableFunc(all, func(a, b *workload.Workload) int {
 			return cmp.Compare(OriginOf(a.Template).Path, OriginOf(b.Template).Path)

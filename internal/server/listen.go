@@ -52,7 +52,8 @@ func (o ListenOptions) check() error {
 	return nil
 }
 
-// listen opens the address, or returns a listener that waits for it. The TLS configuration is nil without a certificate.
+// listen opens the address, or returns a listener that waits for it. The TLS configuration is nil without a
+// certificate.
 func (o ListenOptions) listen(log *slog.Logger) (net.Listener, *tls.Config, error) {
 	if err := o.check(); err != nil {
 		return nil, nil, err

@@ -56,7 +56,7 @@ func (o Opener) ReadOnce(ctx context.Context) (*Once, error) {
 		case d := <-in:
 			bad := strangers(d)
 			for _, p := range d.Problems {
-				if !errors.Is(p.Err, manifest.ErrUnanswered) { // such as a command that still computes
+				if !errors.Is(p.Err, mux.ErrUnanswered) { // such as a command that still computes
 					bad = append(bad, p.Err)
 				}
 			}

@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/mux"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/test"
 	"podrun.io/podrun/internal/workload"
@@ -110,7 +111,7 @@ func TestHangingDirectory(t *testing.T) {
 			if len(d.Pods) == 0 {
 				continue
 			}
-			if d.Complete || len(d.Problems) != 1 || !errors.Is(d.Problems[0].Err, manifest.ErrUnanswered) {
+			if d.Complete || len(d.Problems) != 1 || !errors.Is(d.Problems[0].Err, mux.ErrUnanswered) {
 				t.Errorf("complete: %v; problems: %v", d.Complete, d.Problems)
 			}
 		case <-ctx.Done():

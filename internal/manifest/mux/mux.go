@@ -6,6 +6,8 @@ package mux
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -22,6 +24,9 @@ import (
 // sources after it start without it, and it is a problem. A source that fails delays nothing; only one that hangs,
 // such as a file system, takes that long.
 const Patience = 10 * time.Second
+
+// ErrUnanswered is the error of a source that has neither been read nor failed within Patience.
+var ErrUnanswered = errors.New("has not answered yet")
 
 // Rollback says which revisions are rolled back.
 type Rollback = rollback.Rollback
@@ -95,8 +100,7 @@ func (m *Mux) Run(ctx context.Context, in <-chan manifest.Snapshot, out chan<- m
 		case <-ctx.Done():
 			return nil
 		case <-late.C:
-			m.sources.Late = true
-			if !newest.Complete {
+			if m.giveUp() {
 				merge()
 			}
 		case <-changed:
@@ -116,6 +120,18 @@ func (m *Mux) Run(ctx context.Context, in <-chan manifest.Snapshot, out chan<- m
 			}
 		}
 	}
+}
+
+// giveUp makes the sources that have neither been read nor failed failing ones, and reports whether there are any.
+func (m *Mux) giveUp() (any bool) {
+	for _, name := range m.sources.Order {
+		if _, read := m.sources.Last[name]; !read && m.sources.Failing[name] == nil {
+			err := fmt.Errorf("reading manifests: %s %w", name, ErrUnanswered)
+			m.sources.Record(manifest.Snapshot{Source: name, Err: err})
+			any = true
+		}
+	}
+	return any
 }
 
 // The waits before the state is merged again for workloads and revisions.

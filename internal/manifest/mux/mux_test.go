@@ -115,7 +115,7 @@ func TestMuxSaysWhatHangs(t *testing.T) {
 		if got := desired(d); got != "bad /a incomplete" || time.Since(began) != Patience {
 			t.Errorf("after %s: %s", time.Since(began), got)
 		}
-		if !errors.Is(d.Problems[0].Err, manifest.ErrUnanswered) || !d.Keeps(at("/a/1", "x")) {
+		if !errors.Is(d.Problems[0].Err, ErrUnanswered) || !d.Keeps(at("/a/1", "x")) {
 			t.Errorf("%v; a pod of it is kept: %v", d.Problems, d.Keeps(at("/a/1", "x")))
 		}
 		in <- manifest.Snapshot{Source: "/a", Pods: []*v1.Pod{at("/a/1", "x")}}
