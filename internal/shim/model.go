@@ -80,12 +80,7 @@ func (m *Model) Socket(group string) string {
 	return filepath.Join(m.sockets, socketName(m.server, group))
 }
 
-// SocketName returns the file name of the socket of a group's shim, for the containerd with that
-// address and namespace.
-func SocketName(address, namespace, group string) string {
-	return socketName(filepath.Join(address, namespace), group)
-}
-
+// socketName returns the file name of the socket of a group's shim.
 func socketName(server, group string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(filepath.Join(server, group))))
 }

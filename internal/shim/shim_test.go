@@ -170,6 +170,35 @@ func TestKillSparesAnotherContainerd(t *testing.T) {
 	}
 }
 
+// TestForgedSocket: a user gives a socket a name that reads as a line of the kernel's, with the socket of another shim.
+func TestForgedSocket(t *testing.T) {
+	listening := func(name string) (inode uint64) {
+		l, err := net.Listen("unix", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		f, err := l.(*net.UnixListener).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		var stat syscall.Stat_t
+		if err := syscall.Fstat(int(f.Fd()), &stat); err != nil {
+			t.Fatal(err)
+		}
+		return stat.Ino
+	}
+	dir := sockets(t)
+	own, other := listening(filepath.Join(dir, socketName)), listening(filepath.Join(dir, "other"))
+	forged := fmt.Sprintf("@\n0 0 0 00010000 0 0 %d /%s", other, socketName)
+	listening(forged + strings.Repeat(" ", 108-len(forged))) // as long as it can be
+	want := []string{fmt.Sprintf("socket:[%d]", own)}
+	if got, err := shim.Listening(address, namespace, "web"); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, not %q, %v", got, want, err)
+	}
+}
+
 // eventually waits until it is so. A program that has been started is there a moment before its command line is.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()

@@ -263,11 +263,11 @@ func (p *Pool) Kill(ctx context.Context, key pod.Key, s pod.Sandbox) error {
 // killListening kills the shim that still listens for containers of the sandbox, if containerd has
 // no task of them.
 func (p *Pool) killListening(ctx context.Context, key pod.Key, s pod.Sandbox) error {
-	name := shims.SocketName(p.address, p.namespace, GroupOf(s))
 	var sockets []string
 	for range 25 { // it exits a moment after the last container
 		var err error
-		if sockets, err = shims.Listening(name); err != nil || len(sockets) == 0 {
+		sockets, err = shims.Listening(p.address, p.namespace, GroupOf(s))
+		if err != nil || len(sockets) == 0 {
 			return err
 		}
 		time.Sleep(2 * time.Millisecond)
