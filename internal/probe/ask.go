@@ -21,6 +21,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys/excerpt"
+	"podrun.io/podrun/internal/sys/shortage"
 )
 
 // mostAnswer is how many bytes of a response or of a command's output are read, as in the kubelet.
@@ -144,10 +145,19 @@ func askTCP(ctx context.Context, t *Target, action *v1.TCPSocketAction) answer {
 	}
 	conn, err := dialer().DialContext(ctx, "tcp", address)
 	if err != nil {
-		return answer{failed, err.Error()}
+		return answer{failure(err), err.Error()}
 	}
 	conn.Close()
 	return answer{outcome: succeeded}
+}
+
+// failure returns the outcome of a probe that failed with err: unknown if podrun could not ask because it was short of
+// something, such as local ports, which says nothing about the container.
+func failure(err error) outcome {
+	if shortage.Is(err) || errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return unknown
+	}
+	return failed
 }
 
 // address returns the host and port to connect to: the pod's address unless the manifest names a

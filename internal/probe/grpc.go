@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -23,13 +24,16 @@ func askGRPC(ctx context.Context, t *Target, action *v1.GRPCAction) answer {
 		service = *action.Service
 	}
 	address := net.JoinHostPort(t.Address, strconv.Itoa(int(action.Port)))
+	var dialing atomic.Pointer[error] // the last error, which gRPC passes on as a text
 	conn, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithUserAgent(probeAgent),
 		grpc.WithMaxHeaderListSize(mostHeader),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(mostAnswer)),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return dialer().DialContext(ctx, "tcp", address)
+			conn, err := dialer().DialContext(ctx, "tcp", address)
+			dialing.Store(&err)
+			return conn, err
 		}))
 	if err != nil {
 		return answer{unknown, err.Error()}
@@ -38,8 +42,12 @@ func askGRPC(ctx context.Context, t *Target, action *v1.GRPCAction) answer {
 	health, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
 	switch {
 	case err != nil:
+		outcome := failed
+		if dialed := dialing.Load(); dialed != nil {
+			outcome = failure(*dialed)
+		}
 		return answer{
-			failed,
+			outcome,
 			fmt.Sprintf("gRPC at %s: %s: %s", address, status.Code(err), status.Convert(err).Message()),
 		}
 	case health.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:

@@ -13,6 +13,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys/excerpt"
+	"podrun.io/podrun/internal/sys/shortage"
 )
 
 // Hook runs a hook and returns when it has completed or ctx has ended. An HTTP hook succeeds with
@@ -81,6 +82,9 @@ func (p *Prober) hookHTTP(ctx context.Context, t *Target, action *v1.HTTPGetActi
 
 func (p *Prober) fetch(request *http.Request) error {
 	response, err := p.client().Do(request)
+	for shortage.Is(err) && pause(request.Context(), askAgain) { // the container has not been asked
+		response, err = p.client().Do(request)
+	}
 	if err != nil {
 		return plain(err)
 	}

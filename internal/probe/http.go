@@ -42,7 +42,7 @@ func (k *asker) askHTTP(ctx context.Context, t *Target, action *v1.HTTPGetAction
 	}
 	response, err := k.client().Do(request)
 	if err != nil {
-		return answer{failed, plain(err).Error()}
+		return answer{failure(err), plain(err).Error()}
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))

@@ -16,8 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"podrun.io/podrun/internal/server/yielding"
 )
 
@@ -148,7 +146,7 @@ func (s *Server) Run(ctx context.Context, h http.Handler) error {
 		running.Go(func() { failed <- srv.Serve(l) })
 	}
 	// The socket is for root only: its clients wait for each other.
-	serve(netutil.LimitListener(s.unix, connections), nil, h)
+	serve(yielding.Waiting(s.unix, connections), nil, h)
 	if s.tcp != nil {
 		serve(yielding.New(s.tcp, connections, connectionsEach), s.tls, s.where.guard(yielding.InUse(h)))
 	}

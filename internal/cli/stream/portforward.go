@@ -15,6 +15,7 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys/shortage"
 )
 
 // Forward is a local port and the port of the pod to which it is forwarded.
@@ -155,7 +156,7 @@ func listenFor(addresses []string, f Forward) ([]net.Listener, error) {
 			if err != nil {
 				return all, fmt.Errorf("listening on %s: %w", address, err)
 			}
-			all = append(all, l)
+			all = append(all, shortage.Accepting(l))
 			if tcp, ok := l.Addr().(*net.TCPAddr); ok {
 				port = uint16(tcp.Port)
 			}

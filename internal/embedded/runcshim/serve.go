@@ -20,6 +20,8 @@ import (
 	"github.com/containerd/log"
 	"github.com/containerd/ttrpc"
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/sys/shortage"
 )
 
 const (
@@ -64,7 +66,7 @@ func serve(ctx context.Context, namespace string) error {
 	}
 	defer listener.Close()
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(ctx, listener) }()
+	go func() { failed <- server.Serve(ctx, shortage.Accepting(listener)) }()
 	if err := handle(ctx, signals, failed); err != nil {
 		return err
 	}

@@ -12,6 +12,10 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/net/netutil"
+
+	"podrun.io/podrun/internal/sys/shortage"
 )
 
 // patience is how long a connection stays as it is before it may be closed for others. A client that
@@ -48,9 +52,15 @@ type connection struct {
 	since time.Time // of the usage
 }
 
+// Waiting returns another kind of listener, which accepts from l while there are fewer than all connections: then its
+// clients wait for each other.
+func Waiting(l net.Listener, all int) net.Listener {
+	return netutil.LimitListener(shortage.Accepting(l), all)
+}
+
 // New returns a listener that accepts from l and keeps at most all connections, and each of one client.
 func New(l net.Listener, all, each int) *Listener {
-	return &Listener{Listener: l, all: all, each: each, connections: map[*connection]bool{}}
+	return &Listener{Listener: shortage.Accepting(l), all: all, each: each, connections: map[*connection]bool{}}
 }
 
 // Accept implements net.Listener. What is too much since the last call is closed only now, after

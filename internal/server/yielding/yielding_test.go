@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -68,6 +69,30 @@ func TestClientAt(t *testing.T) {
 		}
 		if (clientAt(of[0]) == clientAt(of[1])) != c.same {
 			t.Errorf("%s and %s: %v, %v", c.a, c.b, clientAt(of[0]), clientAt(of[1]))
+		}
+	}
+}
+
+// short is a listener that fails once as the kernel does when it watches no more files for this user.
+type short struct {
+	net.Listener
+	over bool
+}
+
+func (s *short) Accept() (net.Conn, error) {
+	if !s.over {
+		s.over = true
+		return nil, &net.OpError{Op: "accept", Err: syscall.ENOSPC}
+	}
+	c, _ := net.Pipe()
+	return c, nil
+}
+
+// TestListenersOutliveAShortage: neither kind of listener fails.
+func TestListenersOutliveAShortage(t *testing.T) {
+	for name, l := range map[string]net.Listener{"yielding": New(&short{}, 1, 1), "waiting": Waiting(&short{}, 1)} {
+		if _, err := l.Accept(); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+
+	"podrun.io/podrun/internal/sys/shortage"
 )
 
 // Listener is a listener on a socket.
@@ -56,7 +58,7 @@ func Listen(path string) (*Listener, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &Listener{netutil.LimitListener(l, mostConnections), path, made}, nil
+	return &Listener{netutil.LimitListener(shortage.Accepting(l), mostConnections), path, made}, nil
 }
 
 // Server returns a gRPC server for those who may be anybody's plugin or monitor.
