@@ -148,7 +148,7 @@ func (s *service) start(ctx context.Context, running *sync.WaitGroup) {
 	if s.o.machine == nil {
 		parts := nodeinfo.Parts{Relister: s.relister, Keeper: s.images.Keeper, Config: s.o.Config}
 		if s.conn != nil {
-			parts.Containerd = s.conn.Driver.ServerVersion
+			parts.Containerd, parts.Network = s.conn.Driver.ServerVersion, s.conn.Sandboxes.Network
 			parts.Disks = nodeinfo.NewDisks(s.o.Dirs, s.conn.Driver, s.volumes.CSI().Usage)
 		}
 		running.Go(func() { heap.Tune(ctx, s.o.Log) })

@@ -34,8 +34,8 @@ func (s *Store) Paths(b pod.Sandbox) Paths {
 	if b.Details.Systemd {
 		out.CgroupDriver = oci.Systemd
 	}
-	if !b.Details.HostNetwork {
-		out.Net, out.UTS = s.dir.file(b.ID, pinNet), s.dir.file(b.ID, pinUTS)
+	if out.Net = s.Network(b); out.Net != "" {
+		out.UTS = s.dir.file(b.ID, pinUTS)
 	}
 	if !b.Details.HostIPC {
 		out.IPC = s.dir.file(b.ID, pinIPC)
@@ -52,6 +52,14 @@ func (s *Store) Paths(b pod.Sandbox) Paths {
 		out.User, out.FirstUser = s.dir.file(b.ID, pinUser), b.Details.FirstUser
 	}
 	return out
+}
+
+// Network returns the path of the network namespace of the complete sandbox b; "" means the host's.
+func (s *Store) Network(b pod.Sandbox) string {
+	if b.Details.HostNetwork {
+		return ""
+	}
+	return s.dir.file(b.ID, pinNet)
 }
 
 // pins returns the namespaces that a sandbox does not share with the host, except for the process

@@ -60,7 +60,7 @@ func (s *Stats) Groups(ctx context.Context, pods []v1.Pod) (Groups, error) {
 	var out Groups
 	var failed [4]error
 	out.Machine, failed[0] = s.o.Machine()
-	out.Links, failed[1] = s.o.Links(0)
+	out.Links, failed[1] = s.o.Links("")
 	var layers map[pod.UID]measured
 	if s.disks != nil {
 		layers, failed[2] = s.disks.layers(ctx, pods)
@@ -93,10 +93,8 @@ func (s *Stats) groups(p *v1.Pod, disk measured) (out []Group) {
 			if used, known := disk.usage.Roots[c.Name]; known {
 				one.Disk = &used
 			}
-			pids, err := s.o.Processes(own)
-			if one.Processes = len(pids); err == nil && whole.Links == nil {
-				whole.Links = s.links(p, own, pids)
-			}
+			pids, _ := s.o.Processes(own)
+			one.Processes = len(pids)
 			whole.Processes += one.Processes
 			whole.Path = path.Dir(own)
 			out = append(out, one)
@@ -105,6 +103,7 @@ func (s *Stats) groups(p *v1.Pod, disk measured) (out []Group) {
 	if len(out) == 0 {
 		return nil
 	}
+	whole.Links = s.links(p)
 	if p.Status.StartTime != nil {
 		whole.Started = p.Status.StartTime.Time
 	}

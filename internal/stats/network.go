@@ -43,8 +43,8 @@ func network(links []sys.Link, now time.Time) *kubelet.NetworkStats {
 	return out
 }
 
-// inside adds to a pod's stats what is read through its processes: their number and, unless the pod
-// uses the host network, its network traffic; and the pressure on it and on its containers.
+// inside adds to a pod's stats the number of its processes, its network traffic unless it uses the host network, and
+// the pressure on it and on its containers.
 func (s *Stats) inside(p *v1.Pod, cgroups map[string][]string, now time.Time, out *kubelet.PodStats) {
 	var count uint64
 	parent := "" // the pod's cgroup
@@ -55,31 +55,25 @@ func (s *Stats) inside(p *v1.Pod, cgroups map[string][]string, now time.Time, ou
 			continue // the container has just exited
 		}
 		count += uint64(len(pids))
-		if out.Network == nil {
-			out.Network = network(s.links(p, own, pids), now)
-		}
 		c.IO = s.pressure(own, c.CPU, c.Memory, now)
 		parent = path.Dir(own)
 	}
 	if parent != "" {
 		out.IO = s.pressure(parent, out.CPU, out.Memory, now)
+		out.Network = network(s.links(p), now)
 	}
 	out.ProcessStats = &kubelet.ProcessStats{ProcessCount: &count}
 }
 
-// links returns the network interfaces of a pod, read through the processes of the cgroup at path; nil
-// if the pod uses the host network or they cannot be read.
-func (s *Stats) links(p *v1.Pod, path string, pids []int) []sys.Link {
-	if p.Spec.HostNetwork || len(pids) == 0 {
+// links returns the network interfaces of a pod; nil if the pod uses the host network or they cannot be read.
+func (s *Stats) links(p *v1.Pod) []sys.Link {
+	netns := s.o.Network(p)
+	if p.Spec.HostNetwork || netns == "" {
 		return nil
 	}
-	links, err := s.o.Links(pids[0])
+	links, err := s.o.Links(netns)
 	if err != nil {
-		return nil
-	}
-	// The kernel may have given the PID to another process meanwhile.
-	if still, err := s.o.Processes(path); err != nil || !slices.Contains(still, pids[0]) {
-		return nil
+		return nil // the pod has just ended
 	}
 	return links
 }

@@ -35,10 +35,13 @@ type Options struct {
 	Pressure func(path string) cgroup.Pressure
 	// Machine reads the usage of the machine.
 	Machine func() (sys.Usage, error)
-	// Processes returns the PIDs in the cgroup at a path. Links returns the network interfaces in a
-	// process' network namespace; PID 0 means the machine's.
+	// Processes returns the PIDs in the cgroup at a path. Links returns the interfaces in the network namespace at a
+	// path; an empty path means the machine's.
 	Processes func(path string) ([]int, error)
-	Links     func(pid int) ([]sys.Link, error)
+	Links     func(netns string) ([]sys.Link, error)
+	// Network returns the path of a pod's network namespace; "" if it has none of its own, or none any more. Processes
+	// of the pod do not show it: they may make another one, with interfaces of their own invention.
+	Network func(*v1.Pod) string
 	// Disks is nil if disk usage is not available.
 	Disks *Disks
 }
@@ -77,7 +80,7 @@ const machine = ""
 // in addition. What cannot be measured is left out, and the error says why.
 func (s *Stats) Whole(ctx context.Context, pods []v1.Pod, now time.Time) (*kubelet.Summary, error) {
 	out, err := s.Summary(pods, now)
-	if links, linksErr := s.o.Links(0); linksErr == nil {
+	if links, linksErr := s.o.Links(""); linksErr == nil {
 		out.Node.Network = network(links, now)
 	} else {
 		err = errors.Join(err, linksErr)

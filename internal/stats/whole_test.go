@@ -3,7 +3,6 @@ package stats
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,8 +35,9 @@ func (w *world) options() Options {
 		Machine:   func() (sys.Usage, error) { return sys.Usage{}, nil },
 		Processes: func(string) ([]int, error) { return w.pids, nil },
 		Pressure:  func(path string) cgroup.Pressure { return w.pressure[path] },
-		Links: func(pid int) ([]sys.Link, error) {
-			if pid == 0 {
+		Network:   func(*v1.Pod) string { return "/net" },
+		Links: func(netns string) ([]sys.Link, error) {
+			if netns == "" {
 				return []sys.Link{{Name: "ens3", RxBytes: 9}, {Name: "ens4", RxBytes: 7}}, nil
 			}
 			return w.links, nil
@@ -177,12 +177,8 @@ func TestWithoutItsOwnNetwork(t *testing.T) {
 	if n := of(p, w.options()); n != nil {
 		t.Errorf("%+v", n)
 	}
-	o, all := w.options(), [][]int{{5}, {6}}
-	o.Processes = func(string) ([]int, error) { // 5 ends while it is looked at
-		now := all[0]
-		all = slices.Concat(all[1:], all[len(all)-1:])
-		return now, nil
-	}
+	o := w.options()
+	o.Network = func(*v1.Pod) string { return "" } // it ends while it is looked at
 	if n := of(stored(), o); n != nil {
 		t.Errorf("%+v", n)
 	}

@@ -105,31 +105,43 @@ type Link struct {
 	TxBytes, TxPackets, TxErrors, TxDropped uint64
 }
 
-// Links returns the network interfaces in the network namespace of a process, sorted by name; pid 0
-// means the machine's own. It leaves out interfaces that lead nowhere else: the loopback, and the
-// machine's ends of the veth pairs of pods.
-func Links(pid int) ([]Link, error) {
-	read := func(fs procfs.FS) (procfs.NetDev, error) { return fs.NetDev() }
-	if pid != 0 {
-		read = func(fs procfs.FS) (procfs.NetDev, error) {
-			p, err := fs.Proc(pid)
-			if err != nil {
-				return nil, err
-			}
-			return p.NetDev()
+// mostLinks is how many interfaces of a pod are reported: its containers may be allowed to make any number.
+const mostLinks = 64
+
+// Links returns the network interfaces in the network namespace at the path netns, sorted by name, but no more than
+// mostLinks; an empty path means all of the machine's own. It leaves out interfaces that lead nowhere else: the
+// loopback, and the machine's ends of the veth pairs of pods.
+func Links(netns string) ([]Link, error) {
+	var all procfs.NetDev
+	read := func(proc string) error {
+		fs, err := procfs.NewFS(proc)
+		if err == nil {
+			all, err = fs.NetDev()
 		}
+		return err
 	}
-	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		return nil, fmt.Errorf("reading network interfaces: %w", err)
+	var err error
+	if netns == "" {
+		err = read(procfs.DefaultMountPoint)
+	} else {
+		err = OnOwnThread(func() error {
+			f, err := os.Open(netns)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			return read("/proc/thread-self")
+		})
 	}
-	all, err := read(fs)
 	if err != nil {
 		return nil, fmt.Errorf("reading network interfaces: %w", err)
 	}
 	var out []Link
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if name == "lo" || strings.HasPrefix(name, "veth") || pid == 0 && isPodEnd(name) {
+		if name == "lo" || strings.HasPrefix(name, "veth") || netns == "" && isPodEnd(name) {
 			continue
 		}
 		l := all[name]
@@ -138,6 +150,9 @@ func Links(pid int) ([]Link, error) {
 			RxBytes: l.RxBytes, RxPackets: l.RxPackets, RxErrors: l.RxErrors, RxDropped: l.RxDropped,
 			TxBytes: l.TxBytes, TxPackets: l.TxPackets, TxErrors: l.TxErrors, TxDropped: l.TxDropped,
 		})
+		if netns != "" && len(out) == mostLinks {
+			break
+		}
 	}
 	return out, nil
 }

@@ -107,6 +107,8 @@ type Parts struct {
 	Disks  *stats.Disks
 	// Containerd returns the version of containerd; nil: it is not known.
 	Containerd func(context.Context) (string, error)
+	// Network returns the path of the network namespace of a sandbox; "" means the host's. nil: they are not known.
+	Network func(pod.Sandbox) string
 	// Config is the response of /configz.
 	Config any
 }
@@ -115,7 +117,14 @@ type Parts struct {
 func (s *Server) Run(ctx context.Context, parts Parts) error {
 	n := node{Server: s, Relister: parts.Relister, keeper: parts.Keeper, since: time.Now()}
 	n.containerd = &version{ask: parts.Containerd}
-	n.summary = stats.OfMachine(s.o.NodeName, parts.Disks)
+	n.summary = stats.OfMachine(s.o.NodeName, parts.Disks, func(p *v1.Pod) string {
+		for _, b := range n.Seen(pod.KeyOf(p)).Sandboxes {
+			if b.UID == p.UID && b.Ready && parts.Network != nil {
+				return parts.Network(b)
+			}
+		}
+		return ""
+	})
 	s.metrics.Watch(n)
 	ctx, cancel := context.WithCancel(ctx)
 	before, wait := server.StartHistory(ctx, n, s.history)
