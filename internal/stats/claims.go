@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -47,6 +48,7 @@ func (s *storage) walk(ctx context.Context, p *v1.Pod) map[string]*walk {
 				if w.of.fs, w.err = s.FS(dir); w.err == nil {
 					w.of.used, w.err = s.Size(ctx, dir)
 				}
+				w.of.at = time.Now()
 			}()
 		}
 		all[v.Name] = w

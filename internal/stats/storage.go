@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,7 +65,8 @@ type storage struct {
 }
 
 type measured struct {
-	at    time.Time
+	at    time.Time // zero: never, then usage and driven are not known
+	tried time.Time // when the last attempt to measure it ended, in time or not
 	usage disk.Usage
 	used  pod.Space
 	// driven are the volumes that CSI drivers have measured, and claims those that podrun has.
@@ -75,44 +77,40 @@ type measured struct {
 type wholeVolume struct {
 	fs   sys.FS
 	used pod.Space
+	at   time.Time
 }
 
-// measure refreshes the cached measurements that are older than age, and drops those of pods that are
-// not in pods.
+// measure refreshes the cached measurements that are older than age, and drops those of pods that are not in pods. It
+// begins with the pods that it has not come to for the longest time: one that is too large to be measured in time keeps
+// the others waiting once. What is not measured in time keeps its former measurement, if it has one.
 func (s *storage) measure(ctx context.Context, pods []v1.Pod, age time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, measuringTime)
 	defer cancel()
-	var failed []error
+	failed := []error{s.measureImages(ctx, age)}
 	now := map[pod.UID]measured{}
 	claims := map[pod.UID]map[string]*walk{}
 	maps.DeleteFunc(s.walks, func(_ string, w *walk) bool { return w.hasEnded() })
+	var due []*v1.Pod
 	for i := range pods {
 		p := &pods[i]
-		if m, known := s.pods[p.UID]; !known || time.Since(m.at) >= age {
-			claims[p.UID] = s.walk(ctx, p)
+		m := s.pods[p.UID]
+		if now[p.UID] = m; time.Since(m.at) >= age {
+			due, claims[p.UID] = append(due, p), s.walk(ctx, p)
 		}
 	}
-	for i := range pods {
-		p := &pods[i]
-		m, known := s.pods[p.UID]
-		if _, due := claims[p.UID]; due {
-			taken, err := s.Usage(ctx, p)
-			if err != nil {
-				failed = append(failed, err)
-			}
-			if ctx.Err() == nil || !known { // else the earlier measurement is more complete
-				m = measured{at: time.Now(), usage: taken, driven: s.drive(ctx, p)}
-			}
+	slices.SortStableFunc(due, func(a, b *v1.Pod) int { return now[a.UID].tried.Compare(now[b.UID].tried) })
+	for _, p := range due {
+		if ctx.Err() != nil {
+			break
 		}
+		used, err := s.Usage(ctx, p)
+		failed = append(failed, err)
+		m, at := now[p.UID], time.Now()
+		if ctx.Err() == nil { // else parts are missing
+			m = measured{at: at, usage: used, driven: s.drive(ctx, p)}
+		}
+		m.tried = at
 		now[p.UID] = m
-	}
-	if time.Since(s.images.at) >= age {
-		used, err := s.Images(ctx)
-		if err != nil {
-			failed = append(failed, err)
-		} else {
-			s.images = measured{at: time.Now(), used: used}
-		}
 	}
 	for uid, walks := range claims { // last: nothing else waits for a file system that does not answer
 		m := now[uid]
@@ -122,6 +120,20 @@ func (s *storage) measure(ctx context.Context, pods []v1.Pod, age time.Duration)
 	}
 	s.pods = now
 	return errors.Join(failed...)
+}
+
+// measureImages refreshes the measurement of the images if it is older than age. Half of the time is for pods.
+func (s *storage) measureImages(ctx context.Context, age time.Duration) error {
+	if time.Since(s.images.at) < age {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, measuringTime/2)
+	defer cancel()
+	used, err := s.Images(ctx)
+	if err == nil {
+		s.images = measured{at: time.Now(), used: used}
+	}
+	return err
 }
 
 // drive asks the CSI drivers of a pod's volumes. What they do not say is left out.
@@ -137,7 +149,7 @@ func (s *storage) drive(ctx context.Context, p *v1.Pod) map[string]wholeVolume {
 			if all == nil {
 				all = map[string]wholeVolume{}
 			}
-			all[v.Name] = wholeVolume{fs, used}
+			all[v.Name] = wholeVolume{fs, used, time.Now()}
 		}
 	}
 	return all
@@ -162,6 +174,9 @@ func (s *storage) add(ctx context.Context, pods []v1.Pod, out *kubelet.Summary) 
 		m := s.pods[pod.UID(p.PodRef.UID)]
 		total := m.usage.Etc
 		for j := range p.Containers {
+			if m.at.IsZero() {
+				break
+			}
 			c := &p.Containers[j]
 			used := m.usage.Roots[c.Name]
 			c.Rootfs = of(root, m.at, used)
@@ -175,7 +190,9 @@ func (s *storage) add(ctx context.Context, pods []v1.Pod, out *kubelet.Summary) 
 				total = total.Add(s.volumes(&pods[j], m, p))
 			}
 		}
-		p.EphemeralStorage = of(data, m.at, total)
+		if !m.at.IsZero() {
+			p.EphemeralStorage = of(data, m.at, total)
+		}
 	}
 	out.Node.Runtime = &kubelet.RuntimeStats{ImageFs: images, ContainerFs: containers}
 	return err
@@ -192,7 +209,7 @@ func (s *storage) volumes(p *v1.Pod, m measured, out *kubelet.PodStats) pod.Spac
 			by, is = m.claims[v.Name]
 		}
 		if is {
-			one := kubelet.VolumeStats{Name: v.Name, FsStats: *of(by.fs, m.at, by.used), PVCRef: claimOf(p, v)}
+			one := kubelet.VolumeStats{Name: v.Name, FsStats: *of(by.fs, by.at, by.used), PVCRef: claimOf(p, v)}
 			leaveOutNegative(&one.FsStats)
 			out.VolumeStats = append(out.VolumeStats, one)
 			continue
