@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
@@ -38,6 +36,9 @@ type Store struct {
 
 	mu    sync.Mutex
 	files map[pod.UID]*file
+	// writing is what is being written, without mu. Its entries in files stay as they are until the end, because what
+	// can be read before may not survive a loss of power.
+	writing writing
 	// byKey holds the revisions of each pod, byID the revision of each sandbox or instance ID.
 	byKey map[pod.Key][]pod.UID
 	byID  map[string]pod.UID
@@ -66,10 +67,12 @@ func NewStore(dirs layout.Dirs, log *slog.Logger) *Store { return NewStoreOn(osD
 
 // NewStoreOn returns a Store for the checkpoints on a disk.
 func NewStoreOn(disk Disk, log *slog.Logger) *Store {
-	return &Store{
+	s := &Store{
 		disk: disk, log: log,
 		files: map[pod.UID]*file{}, byKey: map[pod.Key][]pod.UID{}, byID: map[string]pod.UID{},
 	}
+	s.writing = writing{of: map[pod.UID]pod.Key{}, ended: sync.NewCond(&s.mu)}
+	return s
 }
 
 // seed makes the hashes specific to this process.
@@ -238,11 +241,16 @@ func (s *Store) Errors() []error {
 	return all
 }
 
-// refresh reads the file unless it has not changed since it was last read. It returns ErrNotFound,
+// refresh reads the file unless it is being written or has not changed since it was last read. It returns ErrNotFound,
 // or the file's withheld error; nil also for a file that is permanently unreadable, whose err says
 // why. The caller holds mu.
 func (s *Store) refresh(uid pod.UID) error {
 	was := s.files[uid]
+	if _, is := s.writing.of[uid]; is && was != nil {
+		return was.withheld()
+	} else if is {
+		return fmt.Errorf("revision %s: %w", uid, ErrNotFound)
+	}
 	stamp, err := s.disk.Stat(uid)
 	if err == nil && was != nil && was.stamp == stamp {
 		return was.withheld()
@@ -372,119 +380,3 @@ func decode(uid pod.UID, data []byte) (*Checkpoint, json.RawMessage, error) {
 	}
 	return c, parts.Pod, nil
 }
-
-// Update changes the revision's checkpoint. change gets a copy to modify; if it changes nothing,
-// nothing is written. ErrNotFound means that there is no checkpoint.
-func (s *Store) Update(uid pod.UID, change func(*Checkpoint)) error {
-	if err := layout.CheckUID(uid); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.refresh(uid); err != nil {
-		return err
-	}
-	was := s.files[uid]
-	if was.checkpoint == nil {
-		return was.err
-	}
-	next := was.checkpoint.Clone()
-	change(next)
-	return s.write(next, was, s.disk.Write)
-}
-
-// Create creates the checkpoint of a new revision of the pod, or replaces the manifest and the
-// owner of an existing one. The revision is then the pod's newest. A checkpoint that is permanently
-// unreadable is replaced, but not one that is ErrLater. ErrUIDInUse means that the UID belongs to
-// another pod.
-func (s *Store) Create(p *v1.Pod, owner string) error {
-	if err := layout.CheckUID(p.UID); err != nil {
-		return err
-	}
-	key := pod.KeyOf(p)
-	if _, err := s.Of(key); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.refresh(p.UID); err != nil && !errors.Is(err, ErrNotFound) {
-		return err
-	}
-	next, was := &Checkpoint{Version: Version, Sequence: 1}, s.files[p.UID]
-	switch {
-	case was == nil:
-	case was.checkpoint != nil && was.checkpoint.Key() != key:
-		return fmt.Errorf("saving %s with UID %s, which %s has: %w", key, p.UID, was.checkpoint.Key(), ErrUIDInUse)
-	case was.checkpoint != nil:
-		next = was.checkpoint.Clone()
-	}
-	next.Pod, next.Owner = p.DeepCopy(), owner
-	if all := s.of(key); len(all) > 0 && all[0].UID() != p.UID {
-		next.Sequence = all[0].Sequence + 1
-	}
-	return s.write(next, was, s.disk.Create)
-}
-
-// Restore writes a checkpoint as it is, to convert what the former version of podrun saved.
-func (s *Store) Restore(c *Checkpoint) error {
-	if err := layout.CheckUID(c.UID()); err != nil {
-		return err
-	}
-	next := c.Clone()
-	next.Version = Version
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.write(next, nil, s.disk.Create)
-}
-
-// write replaces the file whose last state is was, unless the content is the same; a nil was means
-// that there was no file. It writes by to, or durably if there is a result. The caller holds mu.
-func (s *Store) write(next *Checkpoint, was *file, to func(pod.UID, []byte) (Stamp, error)) error {
-	uid, now := next.UID(), &file{checkpoint: next}
-	if was != nil && was.checkpoint != nil && next.Pod == was.checkpoint.Pod {
-		now.manifest = was.manifest
-	} else {
-		var err error
-		if now.manifest, err = json.Marshal(next.Pod); err != nil {
-			return fmt.Errorf("encoding pod %s: %w", next.Key(), err)
-		}
-	}
-	data, err := encode(next, now.manifest)
-	if err != nil {
-		return fmt.Errorf("encoding the checkpoint of %s: %w", next.Key(), err)
-	}
-	if was != nil && next.hasResult() {
-		to = s.disk.WriteDurable
-	}
-	if now.sum = sumOf(data); was != nil && was.sum == now.sum {
-		return nil
-	}
-	now.stamp, err = to(uid, data)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: %w", ErrNotFound, err)
-	}
-	if err != nil {
-		return fmt.Errorf("writing the checkpoint of %s: %w", next.Key(), err)
-	}
-	s.put(uid, now)
-	return nil
-}
-
-// Remove removes the revision's directory, the checkpoint last.
-func (s *Store) Remove(ctx context.Context, uid pod.UID) error {
-	if err := layout.CheckUID(uid); err != nil {
-		return err
-	}
-	// Without the lock: the time grows with the size of the pod's data, and the file stays until
-	// the end.
-	if err := s.disk.Remove(ctx, uid); err != nil {
-		return fmt.Errorf("removing the data of revision %s: %w", uid, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forget(uid)
-	return nil
-}
-
-// Sweep removes what is left of interrupted creations and removals of revisions' directories.
-func (s *Store) Sweep(ctx context.Context) error { return s.disk.Sweep(ctx) }
