@@ -70,7 +70,7 @@ func (d *Devices) write(id string, has allocation) error {
 	if err != nil {
 		return err
 	}
-	return sys.WriteFile(filepath.Join(d.o.Dirs.SandboxFiles().Devices(), id), text, 0o600)
+	return sys.ReplaceFile(filepath.Join(d.o.Dirs.SandboxFiles().Devices(), id), text, 0o600)
 }
 
 // read returns what the sandbox has; nothing if that is not known.

@@ -43,7 +43,7 @@ func (l *Lease) Close() error {
 
 // KeepWarm makes the daemon run for a minute from now on, also if nothing needs it, so that the next client does not
 // wait for its start.
-func (l *Lease) KeepWarm() error { return sys.WriteFile(warmMark(l.dirs), nil, 0o600) }
+func (l *Lease) KeepWarm() error { return sys.ReplaceFile(warmMark(l.dirs), nil, 0o600) }
 
 // Cool takes KeepWarm back, also that of earlier clients.
 func (l *Lease) Cool() error {

@@ -71,7 +71,7 @@ func (f *Files) put(path string, p *v1.Pod) error {
 	}
 	err = os.MkdirAll(f.dirs.StatusFiles().Dir(), layout.ModePrivate)
 	if err == nil {
-		err = sys.WriteFile(path, data, 0o600)
+		err = sys.ReplaceFile(path, data, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("writing status of %s: %w", pod.KeyOf(p), err)

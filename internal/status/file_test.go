@@ -11,6 +11,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/test"
 )
 
 // TestTouch: a podrun process that ends records until when its published statuses were current, for
@@ -41,6 +42,35 @@ func TestTouch(t *testing.T) {
 		info, err := os.Stat(dirs.StatusFiles().Pod(pod.Key{Namespace: "default", Name: name}))
 		if err != nil || info.ModTime().After(long.Add(time.Minute)) != fresh {
 			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+}
+
+// TestStatusDoesNotWait: no change of a status waits for a disk.
+func TestStatusDoesNotWait(t *testing.T) {
+	t.Parallel()
+	files, p := NewFiles(layout.Dirs{Run: t.TempDir()}), &v1.Pod{}
+	p.Namespace, p.Name = "default", "web"
+	if err := test.WithoutSync(t, func() error {
+		return errors.Join(
+			files.Publish(p, time.Now(), true),
+			files.NotOwned(pod.KeyOf(p), p, &plan.Waiting{Reason: "OwnedByOther"}),
+		)
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWorkloadsOfAnEarlierBoot: a file that a loss of power has left incomplete is no file.
+func TestWorkloadsOfAnEarlierBoot(t *testing.T) {
+	t.Parallel()
+	dirs := layout.Dirs{Run: t.TempDir()}
+	for _, text := range []string{"", `[{"kind": "Job"`, "\x00\x00"} {
+		if err := os.WriteFile(dirs.StatusFiles().Workloads(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := Workloads(dirs); err != nil || len(all) != 0 {
+			t.Errorf("of %q: %v, %v", text, all, err)
 		}
 	}
 }

@@ -213,7 +213,7 @@ func Workloads(dirs layout.Dirs) ([]Workload, error) {
 
 func readWorkloads(path string) ([]Workload, error) {
 	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !json.Valid(text) { // the latter is of an earlier boot
 		return nil, nil
 	}
 	var all []Workload

@@ -5,19 +5,19 @@ import (
 	"os"
 )
 
-// ChangedFile is a file that is written only when its contents change. It knows what it has written itself.
+// ChangedFile is a file of this boot that is written only when its contents change. It knows what it has written.
 type ChangedFile struct {
 	// Path is the file.
 	Path string
 	last []byte
 }
 
-// Write replaces the file, atomically, unless data is what was written last.
+// Write replaces the file, by ReplaceFile, unless data is what was written last.
 func (f *ChangedFile) Write(data []byte, mode os.FileMode) error {
 	if bytes.Equal(data, f.last) {
 		return nil
 	}
-	if err := WriteFile(f.Path, data, mode); err != nil {
+	if err := ReplaceFile(f.Path, data, mode); err != nil {
 		return err
 	}
 	f.last = data

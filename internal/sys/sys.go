@@ -50,6 +50,12 @@ func WriteFile(path string, data []byte, mode os.FileMode) error {
 	return write(path, data, mode, inOrder)
 }
 
+// ReplaceFile is WriteFile for what is of this boot alone. It does not wait for the disk: after a loss of power the
+// file may be empty or cut off, which its readers must treat as no file.
+func ReplaceFile(path string, data []byte, mode os.FileMode) error {
+	return write(path, data, mode, func(*os.File) error { return nil })
+}
+
 // inOrder writes a file's content before its next name is written: XFS, also below an overlay, may write the name long
 // before, and the file is empty after a loss of power. On ext4 and XFS it is enough that the content is with the disk,
 // which takes a third of the time of a sync, or less; overlayfs does nothing then.

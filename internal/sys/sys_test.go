@@ -7,6 +7,10 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/test"
 )
 
 // TestLockDirSurvivesRemoval: holders that remove the locked directory never let two holders in at
@@ -175,6 +179,23 @@ func TestElsewhere(t *testing.T) {
 		}
 		if !Elsewhere(f, path) {
 			t.Errorf("when it is %s it is not elsewhere", what)
+		}
+	}
+}
+
+// TestWaitForTheDisk: what outlives the boot waits until its content is on the disk, and what does not never waits.
+func TestWaitForTheDisk(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "file")
+	for name, write := range map[string]func(string, []byte, os.FileMode) error{
+		"WriteFile": WriteFile, "WriteDurable": WriteDurable, "ReplaceFile": ReplaceFile,
+		"ChangedFile": func(path string, data []byte, mode os.FileMode) error {
+			return (&ChangedFile{Path: path}).Write(data, mode)
+		},
+	} {
+		err := test.WithoutSync(t, func() error { return write(path, []byte(name), 0o600) })
+		if waits := name == "WriteFile" || name == "WriteDurable"; waits != errors.Is(err, unix.EIO) || !waits && err != nil {
+			t.Errorf("%s on a disk that refuses each sync: %v", name, err)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (f *File) Write(problems []manifest.Problem) error {
 // if it never ran.
 func Read(dirs layout.Dirs) ([]Problem, error) {
 	data, err := os.ReadFile(dirs.StatusFiles().ManifestProblems())
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !json.Valid(data) { // the latter is of an earlier boot
 		return nil, nil
 	}
 	if err != nil {

@@ -5,7 +5,6 @@
 package query
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,14 +171,17 @@ func readUnowned(path string, last time.Time) (*v1.Pod, error) {
 	return p, nil
 }
 
-// ReadPod reads a status file.
+// ReadPod reads a status file. One that a loss of power has left incomplete is fs.ErrNotExist.
 func ReadPod(path string) (*v1.Pod, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading status file: %w", err)
 	}
 	var p v1.Pod
-	if err := json.NewDecoder(bytes.NewReader(b)).Decode(&p); err != nil {
+	if err := json.Unmarshal(b, &p); err != nil {
+		if !json.Valid(b) {
+			err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+		}
 		return nil, fmt.Errorf("status file %s: %w", path, err)
 	}
 	p.APIVersion, p.Kind = "v1", "Pod"

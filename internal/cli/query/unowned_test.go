@@ -1,6 +1,7 @@
 package query
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -121,5 +122,19 @@ func TestUnownedSince(t *testing.T) {
 		if err != nil || len(pods) != 1 || !status.UnownedSince(pods[0]).Equal(now.Add(-want)) {
 			t.Errorf("%s: %+v, %v", command, pods, err)
 		}
+	}
+}
+
+// TestIncompleteStatuses: the file of a pod that a loss of power has left incomplete is as none.
+func TestIncompleteStatuses(t *testing.T) {
+	t.Parallel()
+	r := unownedReader(t)
+	for i, text := range []string{"", `{"metadata": {"name"`, "\x00\x00"} {
+		key := pod.Key{Namespace: "default", Name: fmt.Sprint("old", i)}
+		must(t, os.WriteFile(r.Dirs.StatusFiles().Pod(key), []byte(text), 0o600))
+		must(t, os.WriteFile(r.Dirs.StatusFiles().NotOwned(key), []byte(text), 0o600))
+	}
+	if pods, err := r.Pods(); err != nil || len(pods) != 1 || pods[0].Name != webPod.Name {
+		t.Errorf("got %v, %v", pods, err)
 	}
 }

@@ -229,7 +229,7 @@ func (t *Ports) write(id string, c Record) error {
 	if err != nil {
 		return err
 	}
-	return sys.WriteFile(filepath.Join(t.records.Path, records.PortDir, id), text, 0o600)
+	return sys.ReplaceFile(filepath.Join(t.records.Path, records.PortDir, id), text, 0o600)
 }
 
 // sequence returns the sequence of a new record: that of the pod's former one or, without one, the least. A pod that is

@@ -97,7 +97,7 @@ func (d *Dir) Save(rec Record) error {
 	if err != nil {
 		return err
 	}
-	return sys.WriteFile(filepath.Join(d.Path, recordName), text, 0o600)
+	return sys.ReplaceFile(filepath.Join(d.Path, recordName), text, 0o600)
 }
 
 // Idle reports whether no ID has an address or a host port. The caller holds the lock.
