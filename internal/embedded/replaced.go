@@ -3,7 +3,9 @@ package embedded
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
+	"os"
+	"strings"
 
 	"github.com/containerd/containerd/v2/core/diff"
 	"github.com/containerd/containerd/v2/core/mount"
@@ -11,6 +13,7 @@ import (
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/embedded/transfer"
 )
@@ -55,13 +58,41 @@ type differ interface {
 	diff.Applier
 }
 
-// synced makes layers survive a loss of power before they are said to be unpacked. containerd's setting sync_fs does so
-// only for the clients of its diff service, which its transfer service is not.
+// synced makes layers survive a loss of power before they are said to be unpacked. containerd's setting sync_fs does
+// so only for the clients of its diff service, which its transfer service is not, and diff.WithSyncFs not for an
+// overlay in a user namespace.
 type synced struct{ differ }
 
 // Apply implements diff.Applier.
 func (s synced) Apply(
 	ctx context.Context, layer imagespec.Descriptor, to []mount.Mount, options ...diff.ApplyOpt,
 ) (imagespec.Descriptor, error) {
-	return s.differ.Apply(ctx, layer, to, append(slices.Clip(options), diff.WithSyncFs(true))...)
+	applied, err := s.differ.Apply(ctx, layer, to, options...)
+	for i := 0; err == nil && i < len(to); i++ {
+		err = syncDisk(to[i])
+	}
+	if err != nil {
+		return imagespec.Descriptor{}, err
+	}
+	return applied, nil
+}
+
+// syncDisk syncs the file system on which a mount of a snapshotter keeps what is written to it: an overlay in its
+// upper directory, a bind mount in its source.
+func syncDisk(m mount.Mount) error {
+	path := m.Source
+	for _, option := range m.Options {
+		if upper, is := strings.CutPrefix(option, "upperdir="); is {
+			path = upper
+		}
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("syncing a layer: %w", err)
+	}
+	defer dir.Close()
+	if err := unix.Syncfs(int(dir.Fd())); err != nil {
+		return fmt.Errorf("syncing the layer in %s: %w", path, err)
+	}
+	return nil
 }

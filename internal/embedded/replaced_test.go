@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/diff"
@@ -10,21 +11,16 @@ import (
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/test"
 )
 
-// differing records how it is called.
-type differing struct {
-	diff.Comparer
-	config diff.ApplyConfig
-}
+// differing applies a layer to nothing.
+type differing struct{ diff.Comparer }
 
-func (d *differing) Apply(ctx context.Context, _ imagespec.Descriptor, _ []mount.Mount, options ...diff.ApplyOpt) (imagespec.Descriptor, error) {
-	for _, o := range options {
-		if err := o(ctx, imagespec.Descriptor{}, &d.config); err != nil {
-			return imagespec.Descriptor{}, err
-		}
-	}
-	return imagespec.Descriptor{}, nil
+func (differing) Apply(context.Context, imagespec.Descriptor, []mount.Mount, ...diff.ApplyOpt) (imagespec.Descriptor, error) {
+	return imagespec.Descriptor{Size: 1}, nil
 }
 
 // TestLayersAreSynced: whoever unpacks a layer, also one that asks for the contrary, has it synced; a daemon whose data
@@ -37,11 +33,15 @@ func TestLayersAreSynced(t *testing.T) {
 			registry.Register(&r)
 		}
 	}()
+	mounts := map[string][]mount.Mount{
+		"of the first layer": {{Type: "bind", Source: t.TempDir(), Options: []string{"rw", "rbind"}}},
+		"of others": {{Type: "overlay", Source: "overlay", Options: []string{
+			"workdir=/none", "upperdir=" + t.TempDir(), "lowerdir=/none:/none2", "index=off"}}},
+	}
 	for _, noSync := range []bool{false, true} {
-		d := &differing{}
 		registry.Reset()
 		registry.Register(&plugin.Registration{Type: plugins.DiffPlugin, ID: "test", InitFn: func(*plugin.InitContext) (any, error) {
-			return d, nil
+			return differing{}, nil
 		}})
 		replacePlugins(noSync)
 		all := registry.Graph(func(*plugin.Registration) bool { return false })
@@ -52,11 +52,20 @@ func TestLayersAreSynced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := made.(diff.Applier).Apply(t.Context(), imagespec.Descriptor{}, nil, diff.WithSyncFs(false)); err != nil {
-			t.Fatal(err)
-		}
-		if d.config.SyncFs == noSync {
-			t.Errorf("without sync %v: a layer is synced: %v", noSync, d.config.SyncFs)
+		for what, to := range mounts {
+			apply := func() error {
+				done, err := made.(diff.Applier).Apply(t.Context(), imagespec.Descriptor{}, to, diff.WithSyncFs(false))
+				if err == nil && done.Size != 1 {
+					t.Errorf("%s, without sync %v: applied %+v", what, noSync, done)
+				}
+				return err
+			}
+			if err := apply(); err != nil {
+				t.Errorf("%s, without sync %v: %v", what, noSync, err)
+			}
+			if err := test.WithoutSync(t, apply); errors.Is(err, unix.EIO) == noSync || noSync && err != nil {
+				t.Errorf("%s, without sync %v, on a disk that refuses each sync: %v", what, noSync, err)
+			}
 		}
 	}
 	if _, err := replaced((&plugin.Registration{InitFn: func(*plugin.InitContext) (any, error) { return 1, nil }}).InitFn,
