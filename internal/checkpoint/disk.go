@@ -231,14 +231,11 @@ func (d osDisk) Remove(ctx context.Context, uid pod.UID) error {
 	if err := d.removeBeside(ctx, d.beside(going, uid)); err != nil { // the rest of an earlier removal is in the way
 		return err
 	}
-	switch err := os.Rename(dir, d.beside(going, uid)); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	if err := os.Rename(dir, d.beside(going, uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
-	default: // not everything that comes back after a loss of power would be removed again
-		if err := sys.SyncDir(d.dirs.Pods()); err != nil {
-			return err
-		}
+	}
+	if err := sys.SyncRemoved(dir); err != nil { // not all that comes back after a loss of power would be removed again
+		return err
 	}
 	return sys.RemoveTree(ctx, d.beside(going, uid))
 }
@@ -264,6 +261,9 @@ func (d osDisk) removeContents(ctx context.Context, uid pod.UID) error {
 func (d osDisk) Sweep(ctx context.Context) error {
 	for _, kind := range []string{coming, going} {
 		left, err := filepath.Glob(filepath.Join(d.dirs.Pods(), kind+"*"))
+		if err == nil && len(left) > 0 { // whoever was killed may not have synced that
+			err = sys.SyncDir(d.dirs.Pods())
+		}
 		if err != nil {
 			return err
 		}

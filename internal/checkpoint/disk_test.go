@@ -15,6 +15,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys/treetest"
+	"podrun.io/podrun/internal/test"
 )
 
 // onOS returns a Store on the file system.
@@ -212,5 +213,26 @@ func TestDirectoryInPlace(t *testing.T) {
 	}
 	if err := s.Remove(t.Context(), "u1"); err != nil || there(d.dirs.Pod("u1")) {
 		t.Error("it is still there", err)
+	}
+}
+
+// TestRemovalIsSynced: a removal that is repeated, or finished by the next podrun, is synced as well.
+func TestRemovalIsSynced(t *testing.T) {
+	t.Parallel()
+	s, d := onOS(t)
+	if err := s.Create(manifest("web", "u1"), "serve"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := test.WithoutSync(t, func() error { return s.Remove(t.Context(), "u1") }); !errors.Is(err, unix.EIO) {
+			t.Errorf("removing on a disk that refuses each sync: %v", err)
+		}
+	}
+	write(t, d.beside(going, "u2")+"/file") // what a podrun that was killed has left
+	if err := test.WithoutSync(t, func() error { return s.Sweep(t.Context()) }); !errors.Is(err, unix.EIO) {
+		t.Errorf("sweeping on a disk that refuses each sync: %v", err)
+	}
+	if err := errors.Join(s.Sweep(t.Context()), s.Remove(t.Context(), "u1")); err != nil {
+		t.Error(err)
 	}
 }

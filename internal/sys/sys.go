@@ -74,13 +74,21 @@ func inOrder(f *os.File) error {
 
 // RemoveDurable removes a file so that it stays removed after a loss of power. That there is none is no error.
 func RemoveDurable(path string) error {
-	switch err := os.Remove(path); {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return SyncDir(filepath.Dir(path))
+	return SyncRemoved(path)
+}
+
+// SyncRemoved makes what is not at path stay removed after a loss of power, whoever removed it: a call that failed, or
+// was killed, may not have synced it. Of a directory that is gone too, the removal is synced.
+func SyncRemoved(path string) error {
+	for {
+		path = filepath.Dir(path)
+		if err := SyncDir(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 }
 
 // WriteDurable is WriteFile for content that must survive a loss of power once it returns.
@@ -91,13 +99,17 @@ func WriteDurable(path string, data []byte, mode os.FileMode) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// SyncDir makes the names in a directory survive a loss of power.
+// SyncDir makes the names in a directory survive a loss of power, where the file system can do that.
 func SyncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	defer dir.Close()
+	if err := dir.Sync(); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
+		return err
+	}
+	return nil
 }
 
 // write replaces the file at path. It calls written with the temporary file before that takes the old one's place.

@@ -199,3 +199,20 @@ func TestWaitForTheDisk(t *testing.T) {
 		}
 	}
 }
+
+// TestRemovedForGood: a removal is synced also by a call that finds it done, and also where the directory is gone.
+func TestRemovedForGood(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, path := range []string{dir + "/file", dir + "/gone/file"} {
+		if err := test.WithoutSync(t, func() error { return RemoveDurable(path) }); !errors.Is(err, unix.EIO) {
+			t.Errorf("%s, on a disk that refuses each sync: %v", path, err)
+		}
+		if err := RemoveDurable(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := SyncDir("/proc"); err != nil { // no directory of this file system can be synced
+		t.Error(err)
+	}
+}

@@ -70,6 +70,9 @@ func removeDirectory(ctx context.Context, dir string, free func() error) error {
 		return err == nil && info.IsDir()
 	}
 	if !is(dir) && !is(going) { // the latter is what a command that was killed has left
+		if err := sys.SyncRemoved(dir); err != nil {
+			return err
+		}
 		return ErrNoVolume
 	}
 	if err := errors.Join(free(), sys.NotMounted(dir)); err != nil {
@@ -88,7 +91,7 @@ func removeDirectory(ctx context.Context, dir string, free func() error) error {
 	if err := free(); err != nil {
 		return errors.Join(err, os.Rename(going, dir))
 	}
-	if err := errors.Join(removeTree(ctx, going), sys.SyncDir(filepath.Dir(dir))); err != nil {
+	if err := errors.Join(removeTree(ctx, going), sys.SyncRemoved(dir)); err != nil {
 		return err
 	}
 	err := os.Remove(filepath.Dir(dir))

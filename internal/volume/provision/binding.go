@@ -108,8 +108,11 @@ func lost(dirs layout.Dirs, claim pod.Key) error {
 // Unbind forgets the PersistentVolume that a claim had, whose data stays. Free returns an error if a pod has the claim.
 func Unbind(dirs layout.Dirs, claim pod.Key, free func() error) (found bool, kept string, err error) {
 	b, found, err := ReadBinding(dirs, claim)
-	if err != nil || !found {
+	if err != nil {
 		return found, "", err
+	}
+	if !found {
+		return false, "", sys.SyncRemoved(bindingPath(dirs, claim))
 	}
 	if err := free(); err != nil {
 		return true, "", err

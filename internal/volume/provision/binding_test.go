@@ -1,10 +1,12 @@
 package provision
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -52,5 +54,22 @@ func TestContested(t *testing.T) {
 	delete(all.Claims, claim)
 	if v, err := bound(later); v != pv || err != nil {
 		t.Errorf("alone: %v, %v", v, err)
+	}
+}
+
+// TestRemovalIsSynced: a removal that finds nothing any more is synced as well, because the one before may have failed
+// to.
+func TestRemovalIsSynced(t *testing.T) {
+	dirs := layout.Dirs{Root: t.TempDir()}
+	for what, remove := range map[string]func() error{
+		"Remove": func() error { _, _, err := Remove(t.Context(), dirs, claim, free); return err },
+		"Unbind": func() error { _, _, err := Unbind(dirs, claim, free); return err },
+	} {
+		if err := test.WithoutSync(t, remove); !errors.Is(err, unix.EIO) {
+			t.Errorf("%s on a disk that refuses each sync: %v", what, err)
+		}
+		if err := remove(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

@@ -21,8 +21,11 @@ func Remove(
 	ctx context.Context, dirs layout.Dirs, claim pod.Key, free func() error,
 ) (found bool, kept string, err error) {
 	v, found, err := Read(dirs, claim)
-	if err != nil || !found {
+	if err != nil {
 		return found, "", err
+	}
+	if !found {
+		return false, "", sys.SyncRemoved(path(dirs, claim))
 	}
 	// One removal of a claim's volume at a time, to its end.
 	lock, err := sys.LockDir(strings.TrimSuffix(path(dirs, claim), suffix)+".removal", layout.ModePrivate)

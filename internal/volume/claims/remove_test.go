@@ -1,0 +1,47 @@
+package claims
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/test"
+)
+
+// TestRemovalIsSynced: a removal that is repeated is synced as well.
+func TestRemovalIsSynced(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "ns", "a")
+	test.Must(t, os.MkdirAll(dir, 0o700))
+	remove := func() error { return removeDirectory(t.Context(), dir, func() error { return nil }) }
+	for range 2 {
+		if err := test.WithoutSync(t, remove); !errors.Is(err, unix.EIO) {
+			t.Errorf("on a disk that refuses each sync: %v", err)
+		}
+		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the volume is there: %v", err)
+		}
+	}
+	if err := remove(); !errors.Is(err, ErrNoVolume) {
+		t.Errorf("removing it again: %v", err)
+	}
+}
+
+// TestRemovalBesideAnother: another command may remove the directory of the namespace, with its last volume.
+func TestRemovalBesideAnother(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "ns", "a")
+	test.Must(t, os.MkdirAll(dir, 0o700))
+	calls := 0
+	if err := removeDirectory(t.Context(), dir, func() error {
+		if calls++; calls == 2 { // the volume is out of the way
+			return os.RemoveAll(filepath.Dir(dir))
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
