@@ -5,10 +5,9 @@ import (
 	"os"
 )
 
-// ChangedFile is a file of this boot that is written only when its contents change. It knows what it has written.
+// ChangedFile is a file of this boot that is written only when its contents change.
 type ChangedFile struct {
-	// Path is the file.
-	Path string
+	Path string // of the file
 	last []byte
 }
 

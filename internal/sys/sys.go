@@ -106,10 +106,10 @@ func SyncDir(path string) error {
 		return err
 	}
 	defer dir.Close()
-	if err := dir.Sync(); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
-		return err
+	if err = dir.Sync(); errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // write replaces the file at path. It calls written with the temporary file before that takes the old one's place.
