@@ -47,15 +47,22 @@ func (t *Tree) dirs(path string) []string {
 	return slices.Compact(out)
 }
 
-// errRoot says that processes cannot leave the root of a container's cgroups, so that no pod can start.
-var errRoot = errors.New("processes are in the root cgroup of this container")
+// errRoot says that processes cannot leave the root of a container's cgroups, so that no pod can start. errStay says the
+// same of some processes: it may pass.
+var (
+	errRoot = errors.New("processes are in the root cgroup of this container")
+	errStay = fmt.Errorf("%w and cannot be moved", errRoot)
+)
 
 // LeaveRoot moves all processes that are in the root of a container's cgroups to the cgroup init in it, and gives its
 // controllers to the cgroups in it. In version 2 the kernel does not do the latter while processes are in the root, but
 // that is where a container engine starts podrun. LeaveRoot does nothing on version 1, on the machine's own root, which
 // may have processes, and if this process is not in the root or directly below it. Several processes may call it at
 // once.
-func (t *Tree) LeaveRoot() error {
+func (t *Tree) LeaveRoot() error { return t.leaveRoot(time.Now().Add(emptyTime)) }
+
+// leaveRoot is LeaveRoot, which tries again until end.
+func (t *Tree) leaveRoot(end time.Time) error {
 	if t.unified == "" {
 		return nil
 	}
@@ -70,13 +77,13 @@ func (t *Tree) LeaveRoot() error {
 	if strings.Count(own, "/") != 1 || own == "/.." { // ..: this process is outside of the container's cgroups
 		return nil
 	}
-	for end := time.Now().Add(emptyTime); ; time.Sleep(time.Millisecond) {
+	for ; ; time.Sleep(time.Millisecond) {
 		err := t.emptyRoot()
 		if err == nil {
 			err = t.shareControllers()
 		}
 		// Processes are born meanwhile, or enter from outside.
-		if err == nil || !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
+		if err == nil || !errors.Is(err, errStay) || time.Now().After(end) {
 			return err
 		}
 	}
@@ -93,7 +100,8 @@ func unifiedPath(text string) string {
 	return ""
 }
 
-// emptyRoot moves the processes that are in the root now.
+// emptyRoot moves the processes that are in the root now. Its error is errStay if some cannot be moved: an engine's
+// "exec" may start its process in the root, where it is outside of the container's PID namespace until it joins that.
 func (t *Tree) emptyRoot() error {
 	text, err := os.ReadFile(filepath.Join(t.unified, "cgroup.procs"))
 	if err != nil {
@@ -103,25 +111,27 @@ func (t *Tree) emptyRoot() error {
 	if len(pids) == 0 {
 		return nil
 	}
-	if slices.Contains(pids, "0") {
-		return fmt.Errorf("%w and cannot be moved: one is outside of the container's PID namespace", errRoot)
-	}
 	dir := filepath.Join(t.unified, "init")
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w and cannot be moved: %w", errRoot, err)
+		return fmt.Errorf("%w and need another: %w", errRoot, err)
 	}
+	var stay error
 	for _, pid := range pids {
+		if pid == "0" { // would be this process
+			stay = fmt.Errorf("%w: one is outside of the container's PID namespace", errStay)
+			continue
+		}
 		err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(pid), 0)
 		if err != nil && !errors.Is(err, syscall.ESRCH) { // it has ended
-			return fmt.Errorf("%w and cannot be moved: process %s: %w", errRoot, pid, err)
+			stay = fmt.Errorf("%w: process %s: %w", errStay, pid, err)
 		}
 	}
-	return nil
+	return stay
 }
 
 // shareControllers gives the controllers of the root to the cgroups in it, as the low-level runtime does. From then on
-// no process can enter the root. It fails if one is there. A controller that cannot be given is missing later where it
-// is needed.
+// no process can enter the root. Its error is errStay if one is there. A controller that cannot be given is missing
+// later where it is needed.
 func (t *Tree) shareControllers() error {
 	text, err := os.ReadFile(filepath.Join(t.unified, "cgroup.controllers"))
 	if err != nil {
@@ -130,7 +140,7 @@ func (t *Tree) shareControllers() error {
 	for _, name := range strings.Fields(string(text)) {
 		err := os.WriteFile(filepath.Join(t.unified, "cgroup.subtree_control"), []byte("+"+name), 0)
 		if errors.Is(err, syscall.EBUSY) {
-			return fmt.Errorf("%w and others follow: controller %s: %w", errRoot, name, err)
+			return fmt.Errorf("%w: others follow: controller %s: %w", errStay, name, err)
 		}
 	}
 	return nil

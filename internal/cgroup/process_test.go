@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -37,7 +38,7 @@ func TestUnifiedPath(t *testing.T) {
 
 // The parts of TestLeaveRoot that a process with namespaces of its own plays.
 var parts = map[string]func(t *testing.T, dir string){
-	"leave": leave, "outside": leaveBesideOutside, "read-only": leaveReadOnly, "machine": leaveMachine,
+	"leave": leave, "outside": leaveBesideOutside, "joining": leave, "read-only": leaveReadOnly, "machine": leaveMachine,
 	"one of several": func(t *testing.T, dir string) {
 		if _, err := os.Stdin.Read(make([]byte, 1)); err == nil {
 			t.Fatal("nobody writes here")
@@ -70,7 +71,7 @@ func TestLeaveRoot(t *testing.T) {
 		t.Skipf("no cgroup version 2 here: %v", err)
 	}
 	top := &Tree{unified: mounts[0].Mountpoint}
-	for _, part := range []string{"leave", "outside", "read-only"} {
+	for _, part := range []string{"leave", "outside", "joining", "read-only"} {
 		t.Run(part, func(t *testing.T) {
 			path := "/podrun-test-" + strings.ToLower(rand.Text())
 			t.Cleanup(func() { removeTree(t, top, path) })
@@ -83,8 +84,8 @@ func TestLeaveRoot(t *testing.T) {
 			}
 			defer root.Close()
 			inRoot := syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(root.Fd())}
-			if part == "outside" {
-				other := exec.Command("sleep", "1000")
+			other := exec.Command("sleep", "1000")
+			if part == "outside" || part == "joining" {
 				other.SysProcAttr = &inRoot
 				if err := other.Start(); err != nil {
 					t.Fatal(err)
@@ -95,8 +96,17 @@ func TestLeaveRoot(t *testing.T) {
 			born := inRoot
 			born.Cloneflags, born.Unshareflags = syscall.CLONE_NEWPID, syscall.CLONE_NEWCGROUP|syscall.CLONE_NEWNS
 			c.SysProcAttr = &born
-			if out, err := c.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
+			var out strings.Builder
+			c.Stdout, c.Stderr = &out, &out
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if part == "joining" {
+				awaitMoved(t, top, path, c.Process.Pid)
+				_ = other.Process.Kill()
+			}
+			if err := c.Wait(); err != nil {
+				t.Errorf("%v\n%s", err, out.String())
 			}
 		})
 	}
@@ -107,6 +117,21 @@ func TestLeaveRoot(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
+}
+
+// awaitMoved waits until a process has left the root at path, or has ended.
+func awaitMoved(t *testing.T, top *Tree, path string, pid int) {
+	t.Helper()
+	for {
+		text, err := os.ReadFile(filepath.Join(top.unified, path, "cgroup.procs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(strings.Fields(string(text)), strconv.Itoa(pid)) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // removeTree removes a cgroup and all in it.
@@ -242,16 +267,16 @@ func leave(t *testing.T, dir string) {
 }
 
 func leaveBesideOutside(t *testing.T, dir string) {
-	refused(t, mountCgroups(t, dir, 0), "outside of the container's PID namespace")
+	refused(t, mountCgroups(t, dir, 0), time.Now(), "outside of the container's PID namespace")
 }
 
 func leaveReadOnly(t *testing.T, dir string) {
-	refused(t, mountCgroups(t, dir, unix.MS_RDONLY), syscall.EROFS.Error())
+	refused(t, mountCgroups(t, dir, unix.MS_RDONLY), time.Now().Add(emptyTime), syscall.EROFS.Error())
 }
 
-func refused(t *testing.T, tree *Tree, want string) {
+func refused(t *testing.T, tree *Tree, end time.Time, want string) {
 	t.Helper()
-	if err := tree.LeaveRoot(); !errors.Is(err, errRoot) || !strings.Contains(fmt.Sprint(err), want) {
+	if err := tree.leaveRoot(end); !errors.Is(err, errRoot) || !strings.Contains(fmt.Sprint(err), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
 }
