@@ -47,8 +47,8 @@ func (t *Tree) dirs(path string) []string {
 	return slices.Compact(out)
 }
 
-// errRoot says that processes cannot leave the root of a container's cgroups, so that no pod can start. errStay says the
-// same of some processes: it may pass.
+// errRoot says that processes cannot leave the root of a container's cgroups, so that no pod can start. errStay says
+// the same of some processes: it may pass.
 var (
 	errRoot = errors.New("processes are in the root cgroup of this container")
 	errStay = fmt.Errorf("%w and cannot be moved", errRoot)
@@ -57,8 +57,9 @@ var (
 // LeaveRoot moves all processes that are in the root of a container's cgroups to the cgroup init in it, and gives its
 // controllers to the cgroups in it. In version 2 the kernel does not do the latter while processes are in the root, but
 // that is where a container engine starts podrun. LeaveRoot does nothing on version 1, on the machine's own root, which
-// may have processes, and if this process is not in the root or directly below it. Several processes may call it at
-// once.
+// may have processes, and if this process is not in the root or directly below it. It also does nothing if a cgroup in
+// the root is threaded, as the low-level runtime makes those of best-effort pods below a root that has processes: then
+// only such pods can run. Several processes may call it at once.
 func (t *Tree) LeaveRoot() error { return t.leaveRoot(time.Now().Add(emptyTime)) }
 
 // leaveRoot is LeaveRoot, which tries again until end.
@@ -80,7 +81,13 @@ func (t *Tree) leaveRoot(end time.Time) error {
 	for ; ; time.Sleep(time.Millisecond) {
 		err := t.emptyRoot()
 		if err == nil {
-			err = t.shareControllers()
+			err = shareControllers(t.unified)
+		}
+		if errors.Is(err, syscall.EOPNOTSUPP) { // it is a thread root, in which no other cgroup can have processes
+			if threaded(t.unified) {
+				return nil
+			}
+			withdrawControllers(t.unified)
 		}
 		// Processes are born meanwhile, or enter from outside.
 		if err == nil || !errors.Is(err, errStay) || time.Now().After(end) {
@@ -132,18 +139,38 @@ func (t *Tree) emptyRoot() error {
 // shareControllers gives the controllers of the root to the cgroups in it, as the low-level runtime does. From then on
 // no process can enter the root. Its error is errStay if one is there. A controller that cannot be given is missing
 // later where it is needed.
-func (t *Tree) shareControllers() error {
-	text, err := os.ReadFile(filepath.Join(t.unified, "cgroup.controllers"))
+func shareControllers(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errRoot, err)
 	}
 	for _, name := range strings.Fields(string(text)) {
-		err := os.WriteFile(filepath.Join(t.unified, "cgroup.subtree_control"), []byte("+"+name), 0)
-		if errors.Is(err, syscall.EBUSY) {
+		err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+name), 0)
+		if errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EOPNOTSUPP) {
 			return fmt.Errorf("%w: others follow: controller %s: %w", errStay, name, err)
 		}
 	}
 	return nil
+}
+
+// withdrawControllers takes the controllers of the root from the cgroups in it. Those that threads can have, like cpu,
+// can be given while processes are in the root, by an earlier podrun or by a low-level runtime: that makes it a thread
+// root.
+func withdrawControllers(dir string) {
+	file := filepath.Join(dir, "cgroup.subtree_control")
+	text, _ := os.ReadFile(file) // trusted: the kernel's
+	for _, name := range strings.Fields(string(text)) {
+		_ = os.WriteFile(file, []byte("-"+name), 0) // if it cannot be, the root stays as it is
+	}
+}
+
+// threaded reports whether a cgroup in the root is threaded. It stays so until it is removed.
+func threaded(dir string) bool {
+	types, _ := filepath.Glob(filepath.Join(dir, "*", "cgroup.type"))
+	return slices.ContainsFunc(types, func(file string) bool {
+		text, _ := os.ReadFile(file)
+		return string(text) == "threaded\n"
+	})
 }
 
 // emptyTime is how long killed processes have to end, and a root cgroup's to be moved.

@@ -38,7 +38,8 @@ func TestUnifiedPath(t *testing.T) {
 
 // The parts of TestLeaveRoot that a process with namespaces of its own plays.
 var parts = map[string]func(t *testing.T, dir string){
-	"leave": leave, "outside": leaveBesideOutside, "joining": leave, "read-only": leaveReadOnly, "machine": leaveMachine,
+	"leave": leave, "outside": leaveBesideOutside, "joining": leave, "threaded": leaveThreaded, "given": leaveGiven,
+	"read-only": leaveReadOnly, "machine": leaveMachine,
 	"one of several": func(t *testing.T, dir string) {
 		if _, err := os.Stdin.Read(make([]byte, 1)); err == nil {
 			t.Fatal("nobody writes here")
@@ -71,7 +72,7 @@ func TestLeaveRoot(t *testing.T) {
 		t.Skipf("no cgroup version 2 here: %v", err)
 	}
 	top := &Tree{unified: mounts[0].Mountpoint}
-	for _, part := range []string{"leave", "outside", "joining", "read-only"} {
+	for _, part := range []string{"leave", "outside", "joining", "threaded", "given", "read-only"} {
 		t.Run(part, func(t *testing.T) {
 			path := "/podrun-test-" + strings.ToLower(rand.Text())
 			t.Cleanup(func() { removeTree(t, top, path) })
@@ -256,9 +257,7 @@ func leave(t *testing.T, dir string) {
 	leaveAndSet(t, tree, "/podrun/pod") // from init
 	// Without pods nothing keeps it from being there, and the next podrun begins as the first one.
 	for _, path := range []string{"/podrun", ""} {
-		for name := range strings.FieldsSeq(value(t, tree, path, "", "", "cgroup.subtree_control")) {
-			put(t, filepath.Join(dir, path, "cgroup.subtree_control"), "-"+name)
-		}
+		withdrawControllers(dir + path)
 	}
 	if err := enter(); err != nil {
 		t.Fatal(err)
@@ -268,6 +267,47 @@ func leave(t *testing.T, dir string) {
 
 func leaveBesideOutside(t *testing.T, dir string) {
 	refused(t, mountCgroups(t, dir, 0), time.Now(), "outside of the container's PID namespace")
+}
+
+// leaveThreaded is in a root in which a cgroup is threaded already, as those of best-effort pods are that an earlier
+// podrun started.
+func leaveThreaded(t *testing.T, dir string) {
+	tree := mountCgroups(t, dir, 0)
+	pods, err := tree.Enter("/podrun")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pods.Close()
+	put(t, filepath.Join(dir, "podrun", "cgroup.type"), "threaded")
+	pod := exec.Command("sleep", "1000")
+	pod.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(pods.Fd())}
+	if err := pod.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_, _ = pod.Process.Kill(), pod.Wait()
+		if err := os.Remove(filepath.Join(dir, "podrun")); err != nil { // its cgroup.procs cannot be read
+			t.Error(err)
+		}
+	}()
+	if err := tree.leaveRoot(time.Now()); err != nil {
+		t.Error(err)
+	}
+	if got := value(t, tree, "", "", "", "cgroup.type"); got != "domain threaded" {
+		t.Errorf("the root is %q", got)
+	}
+}
+
+// leaveGiven is in a root that gave a controller which threads can have, while it had processes.
+func leaveGiven(t *testing.T, dir string) {
+	tree := mountCgroups(t, dir, 0)
+	has := strings.Fields(value(t, tree, "", "", "", "cgroup.controllers"))
+	i := slices.IndexFunc(has, func(name string) bool { return slices.Contains([]string{"cpu", "cpuset", "pids"}, name) })
+	if i < 0 {
+		t.Skip("the root has no controller for threads")
+	}
+	put(t, filepath.Join(dir, "cgroup.subtree_control"), "+"+has[i])
+	leaveAndSet(t, tree, "/podrun/pod")
 }
 
 func leaveReadOnly(t *testing.T, dir string) {
