@@ -164,6 +164,7 @@ type givenContainer struct {
 	Sidecar           int       `json:"sidecar,omitempty"`
 	PreStop           bool      `json:"preStop,omitempty"`
 	Resources         string    `json:"resources,omitempty"`
+	Resizing          string    `json:"resizing,omitempty"`
 	CPUs              string    `json:"cpus,omitempty"`
 	Reaped            bool      `json:"reaped,omitempty"`
 }
@@ -284,6 +285,7 @@ func (g givenContainer) container() pod.Container {
 	c := ctr(g.Name, g.Attempt, g.State)
 	c.ExitCode, c.Reason, c.Backoff, c.RestartGeneration = g.ExitCode, g.Reason, g.Backoff, g.RestartGeneration
 	c.Sidecar, c.PreStop, c.Resources, c.CPUs, c.Reaped = g.Sidecar, g.PreStop, g.Resources, g.CPUs, g.Reaped
+	c.Resizing = g.Resizing
 	c.UID, c.Boot = cmp.Or(g.UID, c.UID), cmp.Or(g.Boot, c.Boot)
 	if g.Grace != nil {
 		c.Grace = time.Duration(*g.Grace)

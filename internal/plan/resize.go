@@ -49,10 +49,11 @@ func AdditionalRequests(from, to *v1.Pod) v1.ResourceList {
 // resize plans the change of a running instance's CPU and memory if they differ from what the pod has been allocated.
 func (s containers) resize(c *v1.Container, last pod.Container) {
 	to, cpus := pod.ResourcesOf(s.Pod, c), s.Machine.CPUs.Of(c.Name, last.CPUs)
-	if to == last.Resources && cpus == last.CPUs {
+	resized := to == last.Resources && last.Resizing == ""
+	if resized && cpus == last.CPUs {
 		return
 	}
-	if to != last.Resources {
+	if !resized {
 		s.plan.resizing()
 	}
 	if pod.NeedsRestart(c, last.Resources, to) {

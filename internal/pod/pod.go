@@ -111,6 +111,9 @@ type Container struct {
 type Process struct {
 	// Resources is the CPU and memory that the instance runs with, in the format of ResourcesOf.
 	Resources string
+	// Resizing has a semicolon and the resources, in the same format, for each resize that may have changed what the
+	// instance runs with since Resources were set; "" if none may have.
+	Resizing string `json:",omitzero"`
 	// CPUs are the CPUs that it was put on, in the kernel's format; "" if it never was.
 	CPUs string `json:",omitzero"`
 	// User is the user of the process, in the format of UserOf; "" if it is not known, as long as

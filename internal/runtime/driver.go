@@ -18,7 +18,8 @@ type Resize struct {
 	CPUs string
 	// Running are the resources that the pod's instances run with, by container, in the format of
 	// pod.ResourcesOf: those of the instance itself, and others that have not been resized yet or cannot
-	// be. The pod must not have less.
+	// be. If it is not known which ones it runs with, they are all there, separated by semicolons. The pod
+	// must not have less.
 	Running map[string]string
 }
 

@@ -244,15 +244,25 @@ func (r *Runtime) ResizeContainer(
 	ctx context.Context, id string, p *v1.Pod, spec *v1.Container, cpus string,
 ) error {
 	c, kept := r.find(id)
-	if cpus != "" && kept != nil && kept.CPUs != cpus {
-		// Not known from here on, also to a later process: it may be moved, and podrun end before that is recorded.
-		err := r.o.Store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
-			if i := c.Instance(id); i != nil {
-				i.CPUs = pod.Unchosen
+	to := pod.ResourcesOf(p, spec)
+	if kept != nil && kept.State == pod.Running {
+		// Not known from here on, also to a later process: it may be changed, and podrun end before that is recorded.
+		meanwhile := kept.Process
+		if cpus != "" && kept.CPUs != cpus {
+			meanwhile.CPUs = pod.Unchosen
+		}
+		if !slices.Contains(strings.Split(kept.Resources+kept.Resizing, ";"), to) {
+			meanwhile.Resizing += ";" + to
+		}
+		if meanwhile != kept.Process {
+			err := r.o.Store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
+				if i := c.Instance(id); i != nil {
+					i.Process = meanwhile
+				}
+			})
+			if err != nil {
+				return err
 			}
-		})
-		if err != nil {
-			return err
 		}
 	}
 	resize := runtime.Resize{ID: id, Pod: p, Container: spec, CPUs: cpus, Running: resourcesOf(c)}
@@ -265,7 +275,7 @@ func (r *Runtime) ResizeContainer(
 	}
 	return r.o.Store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
 		if i := c.Instance(id); i != nil {
-			i.Resources = pod.ResourcesOf(p, spec)
+			i.Resources, i.Resizing = to, ""
 			if cpus != "" {
 				i.CPUs = cpus
 			}
@@ -273,7 +283,8 @@ func (r *Runtime) ResizeContainer(
 	})
 }
 
-// resourcesOf returns what the instances run with that are not recorded as exited, by container.
+// resourcesOf returns what the instances run with that are not recorded as exited, by container, as in
+// runtime.Resize.
 func resourcesOf(c *checkpoint.Checkpoint) map[string]string {
 	out := map[string]string{}
 	if c == nil {
@@ -281,7 +292,7 @@ func resourcesOf(c *checkpoint.Checkpoint) map[string]string {
 	}
 	for _, i := range c.Instances {
 		if i.State != pod.Exited {
-			out[i.Name] = i.Resources
+			out[i.Name] = i.Resources + i.Resizing
 		}
 	}
 	return out

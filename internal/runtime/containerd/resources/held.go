@@ -1,12 +1,14 @@
 package resources
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
 )
 
-// held returns a copy of p that wants for each container at least what its instance runs with: see
+// held returns a copy of p that wants for each container at least what its instance may run with: see
 // runtime.Resize. A limit exists only if the instance has one too. So also for p as a whole.
 func held(p *v1.Pod, running map[string]string) *v1.Pod {
 	p = p.DeepCopy()
@@ -15,10 +17,12 @@ func held(p *v1.Pod, running map[string]string) *v1.Pod {
 		if !runs {
 			continue
 		}
-		own, pods := pod.ParseResources(spelled)
-		raise(&c.Resources, own)
-		if p.Spec.Resources != nil {
-			raise(p.Spec.Resources, pods)
+		for one := range strings.SplitSeq(spelled, ";") {
+			own, pods := pod.ParseResources(one)
+			raise(&c.Resources, own)
+			if p.Spec.Resources != nil {
+				raise(p.Spec.Resources, pods)
+			}
 		}
 	}
 	return p

@@ -17,6 +17,8 @@ func TestHeld(t *testing.T) {
 		{"", "requests.memory=1Gi", "requests.memory=1Gi"},
 		{"pod.limits.memory=1Gi", "pod.limits.memory=2Gi", "pod.limits.memory=2Gi"},
 		{"pod.limits.memory=2Gi", "limits.memory=1Gi,pod.limits.memory=1Gi", "pod.limits.memory=2Gi"},
+		{"limits.cpu=1", "limits.cpu=1;limits.cpu=3;limits.cpu=2", "limits.cpu=3"}, // it is not known which one
+		{"limits.cpu=1", "limits.cpu=1;", ""},
 		{"limits.memory=1Gi", "pod.limits.memory=2Gi", ""},
 		{"limits.memory=1Gi,pod.limits.memory=1Gi", "limits.memory=1Gi", "limits.memory=1Gi"},
 	} {
