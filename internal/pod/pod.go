@@ -111,8 +111,7 @@ type Container struct {
 type Process struct {
 	// Resources is the CPU and memory that the instance runs with, in the format of ResourcesOf.
 	Resources string
-	// Resizing has a semicolon and the resources, in the same format, for each resize that may have changed what the
-	// instance runs with since Resources were set; "" if none may have.
+	// Resizing has ";" and such a text for each resize that may have been done since, or is still due; "" if none.
 	Resizing string `json:",omitzero"`
 	// CPUs are the CPUs that it was put on, in the kernel's format; "" if it never was.
 	CPUs string `json:",omitzero"`

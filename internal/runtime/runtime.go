@@ -92,6 +92,9 @@ type Start struct {
 	ID string
 	// Running are what the pod's instances run with; see Resize. A Driver receives it.
 	Running map[string]string
+	// Oversized is called by a Driver before Started, maybe again and again, if the pod has to keep a memory limit
+	// for now that is larger than it should be. A resize of the instance makes up for it.
+	Oversized func() error
 	// Started is called by a Driver when the instance has been created, just before its process is
 	// started, with the user of the process in the format of pod.UserOf. If it returns an error, the
 	// Driver does not start the process.

@@ -49,6 +49,13 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	}
 	s.Running = resourcesOf(c)
 	delete(s.Running, s.Container.Name) // it is replaced
+	s.Oversized = func() error {
+		return r.o.Store.Update(s.Pod.UID, func(c *checkpoint.Checkpoint) {
+			if kept := c.Instance(instance.ID); kept != nil {
+				kept.Resizing = ";" + kept.Resources
+			}
+		})
+	}
 	s.Started = func(user string) error {
 		return r.o.Store.Update(s.Pod.UID, func(c *checkpoint.Checkpoint) {
 			if kept := c.Instance(instance.ID); kept != nil {

@@ -189,7 +189,7 @@ func (d *Driver) connectStarters(machine *resources.Machine, handlers *start.Han
 		Rules: oci.PodRules{MaxPids: d.PodMaxPids, StaticCPUs: d.Devices.CPUPolicy().Static},
 	})
 	d.Resizer = resources.NewResizer(resources.ResizerOptions{
-		Client: d.client, Lookup: d.lookup, Machine: machine, Cgroups: d.cgroups, Log: d.Log,
+		Client: d.client, Lookup: d.lookup, Machine: machine, Cgroups: d.cgroups,
 	})
 	d.shims = shimpool.New(shimpool.Options{
 		Client: d.client, Records: d.records, Orphans: d.orphans,

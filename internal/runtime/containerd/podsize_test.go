@@ -1,6 +1,7 @@
 package containerd_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,6 +61,22 @@ func (m *member) limit(size string) { limitMemory(&m.start.Container.Resources, 
 // resize returns what a resize of the running instance to the manifest returns.
 func (m *member) resize(t *testing.T) error {
 	return m.ResizeContainer(t.Context(), m.ID, m.start.Pod, m.start.Container, "")
+}
+
+// pending reports whether the instance is to be resized, as package plan sees it.
+func (m *member) pending(t *testing.T) bool {
+	t.Helper()
+	got := find(t, m.Runtime, m.key, m.Name, m.Attempt)
+	return got.Resizing != "" || got.Resources != pod.ResourcesOf(m.start.Pod, m.start.Container)
+}
+
+// retry is resize, if that is still to be done.
+func (m *member) retry(t *testing.T) error {
+	t.Helper()
+	if !m.pending(t) {
+		t.Fatal("nothing resizes it")
+	}
+	return m.resize(t)
 }
 
 // sh runs a line of sh in the container.
@@ -156,11 +173,56 @@ func TestStartBesideARefusedResize(t *testing.T) {
 	greedy.again(t)
 	main.survives(t)
 	main.podHolds(t, "80Mi")
+	if err := greedy.retry(t); err == nil {
+		t.Error("a limit of the pod below what is used is accepted")
+	}
+	main.podHolds(t, "80Mi")
 	greedy.sh(t, "rm /dev/shm/full")
-	if err := greedy.resize(t); err != nil {
+	if err := greedy.retry(t); err != nil {
 		t.Error(err)
 	}
 	main.podHolds(t, "32Mi")
+	if main.pending(t) || greedy.pending(t) {
+		t.Error("it is resized again and again")
+	}
+}
+
+// TestPodThatCannotShrink makes a container smaller whose pod cannot be, because another container has more than is
+// recorded.
+func TestPodThatCannotShrink(t *testing.T) {
+	quotas, err := filepath.Glob("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
+	if err != nil || len(quotas) == 0 {
+		t.Skip("version 2 lets a pod have less than its containers")
+	}
+	both := limited(t, "", "16Mi", "16Mi")
+	main, other := both[0], both[1]
+	quota := func(whose *member, size string) {
+		whose.start.Container.Resources = v1.ResourceRequirements{
+			Limits:   v1.ResourceList{v1.ResourceMemory: resource.MustParse("16Mi"), v1.ResourceCPU: resource.MustParse(size)},
+			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")},
+		}
+	}
+	quota(&main, "1")
+	quota(&other, "1")
+	if err := errors.Join(main.resize(t), other.resize(t)); err != nil {
+		t.Fatal(err)
+	}
+	quota(&main, "500m")
+	dir := "/sys/fs/cgroup/cpu/podrun/burstable/pod" + string(other.UID) + "/" + other.ID
+	set := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "cpu.cfs_quota_us"), []byte(text), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("200000")
+	if err := main.resize(t); err == nil {
+		t.Error("the pod has more than it should, and nobody knows")
+	}
+	set("100000")
+	if err := main.retry(t); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestPodsOwnLimitShrinks makes the limit of a pod smaller whose containers have none, and together use too much at

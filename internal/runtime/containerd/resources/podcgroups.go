@@ -130,9 +130,13 @@ func (g *PodCgroups) fits(dir string, to *specs.LinuxResources) error {
 	return nil
 }
 
+// ErrOversized reports that a pod keeps a memory limit that is larger than it should be.
+var ErrOversized = errors.New("the memory limit of the pod stays")
+
 // Fit sets the pod's own cgroup to the sum of what its containers want and, as long as their instances
 // run with more, of that (see runtime.Resize). So the pod gets larger before they do, and smaller after
-// the last of them has. It leaves a memory limit as it is if less than the memory in use is wanted.
+// the last of them has. It leaves a memory limit as it is if less than the memory in use is wanted, and returns
+// ErrOversized.
 func (g *PodCgroups) Fit(p *v1.Pod, driver oci.Driver, running map[string]string) error {
 	has := held(p, running)
 	size := pod.SizeOf(has)
@@ -145,14 +149,14 @@ func (g *PodCgroups) Fit(p *v1.Pod, driver oci.Driver, running map[string]string
 	}
 	misfit := g.fits(driver.OfPod(p), resources)
 	if misfit != nil {
-		g.log.Debug("memory limit of the pod stays", "pod", pod.KeyOf(p), "err", misfit)
 		resources.Memory = nil
 	}
 	if err := g.set(p, driver, resources); err != nil {
 		return err
 	}
-	if misfit == nil {
-		g.sizes.Put(p.UID, size)
+	if misfit != nil {
+		return fmt.Errorf("%w: %w", ErrOversized, misfit)
 	}
+	g.sizes.Put(p.UID, size)
 	return nil
 }

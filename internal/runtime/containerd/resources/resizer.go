@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"path"
 
@@ -16,7 +15,6 @@ import (
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/oci"
-	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
@@ -31,7 +29,6 @@ type ResizerOptions struct {
 	Lookup  *instance.Lookup
 	Machine *Machine
 	Cgroups *PodCgroups
-	Log     *slog.Logger
 }
 
 // Resizer changes the resources of running containers and of their pods. Its methods may be called
@@ -41,12 +38,11 @@ type Resizer struct {
 	lookup  *instance.Lookup
 	machine *Machine
 	cgroups *PodCgroups
-	log     *slog.Logger
 }
 
 // NewResizer returns a Resizer.
 func NewResizer(o ResizerOptions) *Resizer {
-	return &Resizer{o.Client, o.Lookup, o.Machine, o.Cgroups, o.Log}
+	return &Resizer{o.Client, o.Lookup, o.Machine, o.Cgroups}
 }
 
 // ResizeContainer implements runtime.Driver.
@@ -89,7 +85,7 @@ func (r *Resizer) ResizeContainer(ctx context.Context, to runtime.Resize) error 
 		return err
 	}
 	if err := r.cgroups.Fit(p, driver, after); err != nil {
-		r.log.Debug("cgroup of the pod cannot be resized yet", "pod", pod.KeyOf(p), "err", err)
+		return fmt.Errorf("resizing the pod of %s: %w", c.Name, err) // it has too much until that is done
 	}
 	return nil
 }

@@ -161,7 +161,12 @@ func (st *ContainerStarter) prepare(ctx context.Context, s runtime.Start) (*laun
 	if err != nil {
 		return nil, err
 	}
-	if err := st.o.Cgroups.Fit(s.Pod, driver, s.Running); err != nil {
+	err = st.o.Cgroups.Fit(s.Pod, driver, s.Running)
+	if errors.Is(err, resources.ErrOversized) {
+		st.o.Log.Debug("container starts in a pod that is larger than it should be", "pod", pod.KeyOf(s.Pod), "err", err)
+		err = s.Oversized()
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := st.o.Files.CreateOutput(s); err != nil {
