@@ -1,6 +1,7 @@
 package containerd_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/checkpointed"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
@@ -57,6 +59,14 @@ func limitMemory(r *v1.ResourceRequirements, size string) {
 
 // limit changes the container's limit in the manifest.
 func (m *member) limit(size string) { limitMemory(&m.start.Container.Resources, size) }
+
+// limitCPU changes the container's limit of CPU in the manifest.
+func (m *member) limitCPU(size string) {
+	m.start.Container.Resources = v1.ResourceRequirements{
+		Limits:   v1.ResourceList{v1.ResourceMemory: resource.MustParse("16Mi"), v1.ResourceCPU: resource.MustParse(size)},
+		Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")},
+	}
+}
 
 // resize returns what a resize of the running instance to the manifest returns.
 func (m *member) resize(t *testing.T) error {
@@ -196,18 +206,12 @@ func TestPodThatCannotShrink(t *testing.T) {
 	}
 	both := limited(t, "", "16Mi", "16Mi")
 	main, other := both[0], both[1]
-	quota := func(whose *member, size string) {
-		whose.start.Container.Resources = v1.ResourceRequirements{
-			Limits:   v1.ResourceList{v1.ResourceMemory: resource.MustParse("16Mi"), v1.ResourceCPU: resource.MustParse(size)},
-			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")},
-		}
-	}
-	quota(&main, "1")
-	quota(&other, "1")
+	main.limitCPU("1")
+	other.limitCPU("1")
 	if err := errors.Join(main.resize(t), other.resize(t)); err != nil {
 		t.Fatal(err)
 	}
-	quota(&main, "500m")
+	main.limitCPU("500m")
 	dir := "/sys/fs/cgroup/cpu/podrun/burstable/pod" + string(other.UID) + "/" + other.ID
 	set := func(text string) {
 		t.Helper()
@@ -222,6 +226,42 @@ func TestPodThatCannotShrink(t *testing.T) {
 	set("100000")
 	if err := main.retry(t); err != nil {
 		t.Error(err)
+	}
+}
+
+// cutOff is a driver of a podrun that does not learn that its resize has succeeded.
+type cutOff struct{ runtime.Driver }
+
+func (c cutOff) ResizeContainer(ctx context.Context, to runtime.Resize) error {
+	return errors.Join(c.Driver.ResizeContainer(ctx, to), context.Canceled)
+}
+
+// TestResizeThatIsNotRecorded takes back a resize that podrun did not live to record: until it is undone, other
+// containers start beside what the instance really has.
+func TestResizeThatIsNotRecorded(t *testing.T) {
+	both := limited(t, "", "16Mi", "16Mi")
+	main, other := both[0], both[1]
+	main.limitCPU("1")
+	other.limitCPU("1")
+	if err := errors.Join(main.resize(t), other.resize(t)); err != nil {
+		t.Fatal(err)
+	}
+	other.limitCPU("3")
+	ends := checkpointed.New(checkpointed.Options{
+		Driver: cutOff{main.Driver}, Store: main.Store(), Boot: func() string { return main.Boot },
+		Dirs: main.Driver.Dirs, Log: main.Driver.Log,
+	})
+	err := ends.ResizeContainer(t.Context(), other.ID, other.start.Pod, other.start.Container, "")
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	other.limitCPU("1")
+	main.again(t)
+	if err := other.retry(t); err != nil {
+		t.Error(err)
+	}
+	if other.pending(t) {
+		t.Error("it is resized again and again")
 	}
 }
 
