@@ -60,47 +60,47 @@ type rule struct {
 // The functions of the table are called a thousand times: inlined, they are 230 KB of the program.
 
 //go:noinline
-func yes(note string) rule { return rule{support: Supported, note: note} }
+func yes(note string) *rule { return &rule{support: Supported, note: note} }
 
 //go:noinline
-func limited(note string) rule { return rule{support: Restricted, note: note} }
+func limited(note string) *rule { return &rule{support: Restricted, note: note} }
 
 //go:noinline
-func only(note string, values ...string) rule {
-	return rule{support: Restricted, note: note, only: values}
+func only(note string, values ...string) *rule {
+	return &rule{support: Restricted, note: note, only: values}
 }
 
 // ignored is the rule of a field that does not matter on one machine. It needs no warning if it has
 // one of values.
 //
 //go:noinline
-func ignored(note string, values ...string) rule {
-	return rule{support: Ignored, note: note, only: values, warns: true}
+func ignored(note string, values ...string) *rule {
+	return &rule{support: Ignored, note: note, only: values, warns: true}
 }
 
 // warned is the rule of a field that is supported, with a warning that says how far.
 //
 //go:noinline
-func warned(note string) rule { return rule{support: Restricted, note: note, warns: true} }
+func warned(note string) *rule { return &rule{support: Restricted, note: note, warns: true} }
 
 // inBytes returns the rule of a quantity of bytes.
-func (r rule) inBytes() rule {
+func (r *rule) inBytes() *rule {
 	r.bytes = true
 	return r
 }
 
 //go:noinline
-func no() rule { return rule{support: Refused, note: "not supported yet"} }
+func no() *rule { return &rule{support: Refused, note: "not supported yet"} }
 
 //go:noinline
-func never(why string) rule { return rule{support: Refused, note: why} }
+func never(why string) *rule { return &rule{support: Refused, note: why} }
 
-func (r rule) message() string                      { return "Forbidden: " + r.note }
-func (r rule) passes(value string, found bool) bool { return found && slices.Contains(r.only, value) }
-func ruleOf(t reflect.Type, field string) (rule, bool) {
+func (r *rule) message() string                      { return "Forbidden: " + r.note }
+func (r *rule) passes(value string, found bool) bool { return found && slices.Contains(r.only, value) }
+func ruleOf(t reflect.Type, field string) (*rule, bool) {
 	fields := fieldsOf(t)
 	if fields == nil {
-		return rule{}, false
+		return nil, false
 	}
 	if r, ok := fields[field]; ok {
 		return r, true
@@ -151,10 +151,10 @@ func walkType(t reflect.Type, path string, visit func(Entry)) {
 }
 
 // descends reports whether fields below a field have rules of their own.
-func (r rule) descends() bool { return r.support != Refused && r.support != Ignored }
+func (r *rule) descends() bool { return r.support != Refused && r.support != Ignored }
 
 // entry returns the table entry of the field at a path.
-func (r rule) entry(path string) Entry {
+func (r *rule) entry(path string) Entry {
 	e := Entry{Field: path, Support: r.support, Note: r.text()}
 	switch {
 	case r.warns && r.only != nil:
@@ -168,7 +168,7 @@ func (r rule) entry(path string) Entry {
 }
 
 // text returns the note for the documentation.
-func (r rule) text() string {
+func (r *rule) text() string {
 	if r.only == nil || r.warns {
 		return r.note
 	}

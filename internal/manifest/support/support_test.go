@@ -56,7 +56,7 @@ func TestTableIsComplete(t *testing.T) {
 	for _, typ := range workloadTypes {
 		walk(typ)
 	}
-	for _, types := range []map[string]map[string]rule{table, workloadTable} {
+	for _, types := range []map[string]map[string]*rule{table, workloadTable} {
 		for name := range types {
 			if !seen[name] {
 				t.Errorf("no supported field is of type %s", name)
@@ -70,7 +70,7 @@ func TestTableIsComplete(t *testing.T) {
 func TestEachRefusedFieldIsRefused(t *testing.T) {
 	t.Parallel()
 	refused, ignored := 0, 0
-	each(reflect.TypeFor[v1.Pod](), "", func(path string, typ reflect.Type, r rule) {
+	each(reflect.TypeFor[v1.Pod](), "", func(path string, typ reflect.Type, r *rule) {
 		switch {
 		case r.support == Refused:
 			refused++
@@ -122,7 +122,7 @@ func TestEachRefusedFieldIsRefused(t *testing.T) {
 }
 
 // each visits the table's fields with the paths of a first element.
-func each(typ reflect.Type, path string, visit func(string, reflect.Type, rule)) {
+func each(typ reflect.Type, path string, visit func(string, reflect.Type, *rule)) {
 	typ = decode.Element(typ)
 	switch {
 	case typ.Kind() == reflect.Slice:

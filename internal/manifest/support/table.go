@@ -4,7 +4,7 @@ package support
 // listed must be listed with all its fields; all fields of a type that is not listed are accepted.
 // For a map type the keys are listed; a key that ends with "*" stands for all other keys with this
 // prefix.
-var table = map[string]map[string]rule{
+var table = map[string]map[string]*rule{
 	"Pod": {
 		"kind": yes(""), "apiVersion": yes(""), "metadata": yes(""), "spec": yes(""),
 		"status": ignored(ofPodrun),
@@ -249,7 +249,7 @@ const (
 	noScheduler = "has no effect: there is no scheduler, and podrun runs every pod that it is given on this machine"
 )
 
-var container = map[string]rule{
+var container = map[string]*rule{
 	"name": yes(""), "image": yes(""), "command": yes(""), "args": yes(""), "workingDir": yes(""), "ports": yes(""),
 	"env": yes(""), "resources": yes(""), "volumeMounts": yes(""), "imagePullPolicy": yes(""),
 	"securityContext":          yes(""),
@@ -269,7 +269,7 @@ var container = map[string]rule{
 	"tty":                      yes(""),
 }
 
-var podSecurity = map[string]rule{
+var podSecurity = map[string]*rule{
 	"seLinuxOptions":           yes("where SELinux is not in use, a container with them does not start, unless its type is spc_t"),
 	"windowsOptions":           never("podrun runs Linux containers"),
 	"runAsUser":                yes(""),
@@ -286,7 +286,7 @@ var podSecurity = map[string]rule{
 	"seLinuxChangePolicy": only("volumes of podrun's own are labelled file by file", "Recursive"),
 }
 
-var projection = map[string]rule{
+var projection = map[string]*rule{
 	"secret": yes(""), "configMap": yes(""), "downwardAPI": yes(""),
 	"serviceAccountToken": never("needs an API server that issues tokens; put a token of your own into a Secret"),
 	"clusterTrustBundle":  never("needs an API server that keeps trust bundles; put the certificates into a ConfigMap"),
@@ -301,7 +301,7 @@ const (
 	wasRemoved = "was removed from Kubernetes; " + mountIt
 )
 
-var volume = map[string]rule{
+var volume = map[string]*rule{
 	"name": yes(""), "emptyDir": yes(""), "hostPath": yes(""),
 	"secret": yes(""), "configMap": yes(""), "downwardAPI": yes(""), "projected": yes(""),
 	"nfs": yes("mounted with the machine's mount command"),
@@ -332,7 +332,7 @@ var volume = map[string]rule{
 }
 
 // security has the rules of a container's security context.
-var security = map[string]rule{
+var security = map[string]*rule{
 	"capabilities":             yes(""),
 	"privileged":               yes(""),
 	"seLinuxOptions":           yes("where SELinux is not in use, a container with them does not start, unless its type is spc_t"),
@@ -352,7 +352,7 @@ const ofPodrun = "is podrun's to write; what the manifest has is ignored"
 
 // annotations has the rules of the annotations with a meaning in podrun, by name or by prefix with
 // its slash. Others are retained unchanged.
-var annotations = map[string]rule{
+var annotations = map[string]*rule{
 	"podrun.io/": never("means nothing to this version of podrun"),
 	"podrun.io/run-policy": only("under serve a pod that has completed never runs again, "+
 		"not even after a reboot; by default it runs once per boot. On a Job, in its own metadata: per-boot runs it "+

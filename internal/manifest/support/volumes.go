@@ -17,7 +17,7 @@ const (
 )
 
 // volumeTable continues table with the types of PersistentVolumes.
-var volumeTable = map[string]map[string]rule{
+var volumeTable = map[string]map[string]*rule{
 	"PersistentVolume": workload,
 	"PersistentVolumeSpec": {
 		"capacity":                      yes("at least what the claim requests"),

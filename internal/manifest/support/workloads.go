@@ -44,7 +44,7 @@ var (
 )
 
 // workloadTable continues table with the types of workloads.
-var workloadTable = map[string]map[string]rule{
+var workloadTable = map[string]map[string]*rule{
 	"Deployment":  workload,
 	"ReplicaSet":  workload,
 	"StatefulSet": workload,
@@ -134,13 +134,13 @@ var workloadTable = map[string]map[string]rule{
 	"VolumeResourceRequirements": {"limits": yes(""), "requests": yes("")},
 }
 
-var workload = map[string]rule{
+var workload = map[string]*rule{
 	"kind": yes(""), "apiVersion": yes(""), "metadata": yes(""), "spec": yes(""), "status": ignored(ofPodrun),
 }
 
 // fieldsOf returns the rules of the fields of a type; nil if it has none.
-func fieldsOf(t reflect.Type) map[string]rule {
-	for _, of := range []map[string]map[string]rule{table, volumeTable} {
+func fieldsOf(t reflect.Type) map[string]*rule {
+	for _, of := range []map[string]map[string]*rule{table, volumeTable} {
 		if fields, ok := of[t.Name()]; ok {
 			return fields
 		}
