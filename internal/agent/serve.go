@@ -95,9 +95,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	defer end(nil)
 	removed := func() bool { return errors.Is(context.Cause(serving), errRunRemoved) }
 	a.loop.Ping, a.loop.Timeline = s.ping, info.Timeline
-	stopAll, stopped := notify.StopsPods(func() bool { return stopPods && !removed() })
-	defer stopped()
-	a.loop.StopAll = stopAll
+	a.loop.StopAll = s.pods.StopAll(func() bool { return stopPods && !removed() })
 	a.loop.Terminates = func(seen pod.Observed) bool { return seen.Owner == owner.Serve || len(seen.Data) == 0 }
 	o.Log.Info("serving", "manifests", sources.Names(all), "node", o.NodeName)
 	desired := make(chan manifest.Desired)

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -74,10 +75,17 @@ func spawn(ctx context.Context, o Options) error {
 	return awaitReady(ctx, ready, ended, func() string { return logTail(path, offset, 10) })
 }
 
+// detachTime bounds how long a start waits for systemd.
+const detachTime = 5 * time.Second
+
 // detach makes the daemon outlive the service that this process is of, such as a boot-time job: its shims, and with
 // them the containers, would end too.
 func detach(ctx context.Context, pid int, log *slog.Logger) {
-	if err := cgroup.StartScope(ctx, fmt.Sprintf("podrun-containerd-%d.scope", pid), pid); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, detachTime)
+	defer cancel()
+	// Its shims may outlive it there, so that there may be a scope of another one with this process ID.
+	name := fmt.Sprintf("podrun-containerd-%d-%s.scope", pid, strings.ToLower(rand.Text()[:8]))
+	if err := cgroup.StartScope(ctx, name, pid); err != nil {
 		log.Warn("containers end when the service ends that has started podrun's containerd", "err", err)
 	}
 }

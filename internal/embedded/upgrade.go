@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,18 +24,49 @@ func upgrade(ctx context.Context, o Options, users *os.File) error {
 	if pid == 0 || runsThisProgram(pid) {
 		return nil
 	}
-	alone, err := tryFlock(users, unix.LOCK_EX)
-	if err != nil {
-		return err
+	if !hasOpen(pid, daemonLock(o.Dirs)) { // it is in another PID namespace, and the number is another process's here
+		o.Log.Warn("podrun's containerd is of another container, and is not replaced")
+		return nil
 	}
-	if alone {
+	alone, err := true, error(nil)
+	// Most other clients are gone in a moment.
+	for end := time.Now().Add(aloneTime); err == nil; err = pause(ctx, lockPoll) {
+		if alone, err = tryFlock(users, unix.LOCK_EX); alone || err != nil || time.Now().After(end) {
+			break
+		}
+	}
+	switch {
+	case err != nil:
+	case alone:
 		o.Log.Info("podrun's containerd is of another podrun, and is replaced; containers run on", "pid", pid)
 		err = end(ctx, o.Dirs, pid)
-	} else {
-		o.Log.Warn("podrun's containerd is of another podrun, and goes on until no other program uses it", "pid", pid)
+	default:
+		o.Log.Warn("podrun's containerd is of another podrun and others use it: it is replaced when serve is restarted",
+			"pid", pid)
 	}
-	// The lock was lost even if it could not be exclusive.
-	return errors.Join(err, flock(users, unix.LOCK_SH))
+	// The lock was lost even if it could not be exclusive. A daemon that exits may have it.
+	for shared := false; err == nil && !shared; {
+		if shared, err = tryFlock(users, unix.LOCK_SH); err == nil && !shared {
+			err = pause(ctx, lockPoll)
+		}
+	}
+	return err
+}
+
+// aloneTime is how long upgrade waits for other clients of a daemon.
+const aloneTime = time.Second
+
+// hasOpen reports whether the process has the file at path open.
+func hasOpen(pid int, path string) bool {
+	file, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // its error is one of the pattern
+	return slices.ContainsFunc(open, func(link string) bool {
+		one, err := os.Stat(link)
+		return err == nil && os.SameFile(one, file)
+	})
 }
 
 // runsThisProgram reports whether the process executes this program's file. It reports true if that cannot be read.

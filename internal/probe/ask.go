@@ -152,9 +152,9 @@ func askTCP(ctx context.Context, t *Target, action *v1.TCPSocketAction) answer {
 }
 
 // failure returns the outcome of a probe that failed with err: unknown if podrun could not ask because it was short of
-// something, such as local ports, which says nothing about the container.
+// something, which says nothing about the container.
 func failure(err error) outcome {
-	if shortage.Is(err) || errors.Is(err, syscall.EADDRNOTAVAIL) {
+	if shortage.Is(err) {
 		return unknown
 	}
 	return failed

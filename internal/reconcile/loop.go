@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"sync"
@@ -203,11 +204,23 @@ func (l *Loop) retire(ctx context.Context, w *worker) {
 // service to stop.
 const criticalWait = 60 * time.Second
 
+// stopMargin is how long a pod may take to be removed after its grace period.
+const stopMargin = 90 * time.Second
+
+// longestStop returns how long stopAll takes, unless something hangs.
+func (l *Loop) longestStop() time.Duration {
+	grace := int64(0)
+	for _, p := range l.last.Pods {
+		grace = max(grace, *cmp.Or(p.Spec.TerminationGracePeriodSeconds, new(int64)))
+	}
+	return criticalWait + time.Duration(min(grace, int64(math.MaxInt32)))*time.Second + stopMargin
+}
+
 // stopAll terminates and removes all pods if Options.StopAll asks for it, and returns when they are
 // gone. Those with a critical priority, such as storage drivers, come last, or after criticalWait: others may need
 // them until they have ended.
 func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
-	if l.o.StopAll == nil || !l.o.StopAll() {
+	if l.o.StopAll == nil || !l.o.StopAll(l.longestStop()) {
 		return
 	}
 	pods := l.last.Pods

@@ -836,7 +836,7 @@ func TestACompletedJobIsRememberedWithoutItsContainer(t *testing.T) {
 
 func TestStopAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, forever(), func(o *reconcile.Options) { o.StopAll = func() bool { return true } })
+		h := start(t, forever(), func(o *reconcile.Options) { o.StopAll = func(time.Duration) bool { return true } })
 		h.rt.IgnoreTerm("a")
 		h.want(web(), newPod("db", "u2", v1.RestartPolicyAlways, "b"))
 		h.stop()
@@ -877,7 +877,7 @@ func TestVolumesOfPodsThatEnded(t *testing.T) {
 func TestStopAllWaitsForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
-		h := start(t, rt, func(o *reconcile.Options) { o.StopAll = func() bool { return true } })
+		h := start(t, rt, func(o *reconcile.Options) { o.StopAll = func(time.Duration) bool { return true } })
 		rt.IgnoreTerm("a")
 		slow, driver := web(), newPod("driver", "u2", v1.RestartPolicyAlways, "b")
 		slow.Spec.TerminationGracePeriodSeconds = new(int64(24 * 60 * 60))
@@ -896,7 +896,7 @@ func TestStopAllWaitsForNobody(t *testing.T) {
 func TestStopAllEndsCriticalPodsLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
-		h := start(t, rt, func(o *reconcile.Options) { o.StopAll = func() bool { return true } })
+		h := start(t, rt, func(o *reconcile.Options) { o.StopAll = func(time.Duration) bool { return true } })
 		rt.IgnoreTerm("a")
 		driver := newPod("driver", "u2", v1.RestartPolicyAlways, "b")
 		driver.Spec.PriorityClassName = "system-node-critical"

@@ -125,9 +125,9 @@ type Options struct {
 	Halt <-chan Halt
 	// Ping is received from as long as the loop is not stuck. May be nil.
 	Ping <-chan struct{}
-	// StopAll is called when the loop ends and reports whether to stop and remove all of its pods.
-	// nil: no.
-	StopAll func() bool
+	// StopAll is called when the loop ends and reports whether to stop and remove all of its pods. longest is how long
+	// that takes, unless something hangs. nil: no.
+	StopAll func(longest time.Duration) bool
 	// Wall is the wall clock by which the times of instances are recorded. nil: time.Now.
 	Wall func() time.Time
 	// Boot is the kernel's boot ID, and Booted when that boot was, as a monotonic time of this process; zero: unknown.

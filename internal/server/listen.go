@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -64,7 +65,9 @@ func (o ListenOptions) listen(log *slog.Logger) (net.Listener, *tls.Config, erro
 			return nil, nil, fmt.Errorf("%w: %w", ErrAddress, err)
 		}
 	}
-	l, err := o.open()
+	ctx, cancel := context.WithTimeout(context.Background(), listenAgain)
+	defer cancel()
+	l, err := o.open(ctx)
 	if errors.Is(err, ErrAddress) {
 		return nil, nil, err
 	}
@@ -78,8 +81,8 @@ func (o ListenOptions) listen(log *slog.Logger) (net.Listener, *tls.Config, erro
 }
 
 // open listens at the address. Without a certificate it must be a loopback one.
-func (o ListenOptions) open() (net.Listener, error) {
-	l, err := net.Listen("tcp", o.Address)
+func (o ListenOptions) open(ctx context.Context) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Address)
 	if err != nil {
 		return nil, err
 	}

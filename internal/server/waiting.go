@@ -14,7 +14,7 @@ const listenAgain = time.Second
 // waiting listens at an address as soon as that is available: the machine may not have it before its network is there,
 // or another program may use it. Neither keeps the pods of the machine from running.
 type waiting struct {
-	open func() (net.Listener, error)
+	open func(context.Context) (net.Listener, error)
 	log  *slog.Logger
 	ctx  context.Context
 	end  context.CancelFunc
@@ -24,7 +24,7 @@ type waiting struct {
 }
 
 // newWaiting returns a listener that listens with open, which has failed with this error before.
-func newWaiting(open func() (net.Listener, error), failed error, log *slog.Logger) *waiting {
+func newWaiting(open func(context.Context) (net.Listener, error), failed error, log *slog.Logger) *waiting {
 	log.Error("HTTP is not served at an address; it is tried again", "err", failed)
 	w := &waiting{open: open, log: log}
 	w.ctx, w.end = context.WithCancel(context.Background())
@@ -52,7 +52,7 @@ func (w *waiting) listener() net.Listener {
 	if w.l != nil || w.ctx.Err() != nil {
 		return w.l
 	}
-	l, err := w.open()
+	l, err := w.open(w.ctx)
 	if err != nil {
 		return nil
 	}

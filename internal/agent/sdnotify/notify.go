@@ -41,11 +41,11 @@ func (n Notifier) Extend(by time.Duration) {
 	n.say(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", by.Microseconds()))
 }
 
-// busyTime is how long serve may take for the rest of its start or its end: systemd's default for either.
+// busyTime is how long serve may take for the rest of its start: systemd's default.
 const busyTime = 90 * time.Second
 
-// Busy reports what serve does before it is ready, or before it ends. Until done is called, it asks the service manager
-// again and again to let serve take busyTime from then on: it may take longer than any timeout that suits others.
+// Busy reports what serve does before it is ready. Until done is called, it asks the service manager again and again to
+// let serve take busyTime from then on: a start may take longer than any timeout that suits others.
 func (n Notifier) Busy(what string) (done func()) { return n.busy(what, busyTime) }
 
 func (n Notifier) busy(what string, by time.Duration) (done func()) {
@@ -66,20 +66,6 @@ func (n Notifier) busy(what string, by time.Duration) (done func()) {
 		cancel()
 		running.Wait()
 	}
-}
-
-// StopsPods returns stop with what it means: from when it says yes until stopped is called, the service manager waits
-// for the pods, however long their grace periods are.
-func (n Notifier) StopsPods(stop func() bool) (stops func() bool, stopped func()) {
-	done := func() {}
-	stops = func() bool {
-		if !stop() {
-			return false
-		}
-		done = n.Busy("Stopping the pods")
-		return true
-	}
-	return stops, func() { done() }
 }
 
 // Waits reports whether there is a service manager, which waits until serve has stopped.

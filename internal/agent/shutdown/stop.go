@@ -61,3 +61,14 @@ func (s *Pods) endWithMachine(ctx context.Context) {
 	s.Manager.Extend(s.Grace + stopMargin)
 	s.Begin(ctx, s.Grace)
 }
+
+// StopAll returns the loop's StopAll: if stop says so, all pods end with serve, and the service manager waits for them.
+func (s *Pods) StopAll(stop func() bool) func(longest time.Duration) bool {
+	return func(longest time.Duration) bool {
+		if !stop() {
+			return false
+		}
+		s.Manager.Extend(longest)
+		return true
+	}
+}

@@ -147,9 +147,6 @@ func TestFinishedJobsOfADirectoryThatIsNotMounted(t *testing.T) {
 	if err := errors.Join(os.Rename(dir, dir+".real"), os.Mkdir(dir, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if d, ok := first(t, o, nil, time.Minute); !ok || len(d.Pods) != 0 {
-		t.Errorf("nothing is recorded: %v %+v", ok, d)
-	}
 	o.Record = recorded{workload.Recorded{Histories: workload.Histories{
 		Jobs: map[workload.ID]*jobs.History{{Kind: workload.Job, Key: pod.Key{Name: "migrate"}}: {}},
 	}}}
@@ -161,6 +158,19 @@ func TestFinishedJobsOfADirectoryThatIsNotMounted(t *testing.T) {
 	}
 	if d, ok := first(t, o, nil, time.Minute); !ok || len(d.Pods) != 1 {
 		t.Errorf("the directory is there again: %v %+v", ok, d)
+	}
+	// Its manifests are removed, and it is made again: that it is empty is no news.
+	if err := os.Remove(filepath.Join(dir, "web.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if d, ok := first(t, o, nil, time.Minute); !ok || len(d.Pods) != 0 {
+		t.Errorf("emptied: %v %+v", ok, d)
+	}
+	if err := errors.Join(os.Rename(dir, dir+".old"), os.Mkdir(dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if d, ok := first(t, o, nil, time.Minute); !ok || len(d.Pods) != 0 {
+		t.Errorf("empty, and another one: %v %+v", ok, d)
 	}
 }
 

@@ -5,7 +5,6 @@
 package query
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,7 +171,7 @@ func readUnowned(path string, last time.Time) (*v1.Pod, error) {
 	return p, nil
 }
 
-// ReadPod reads a status file. One that a loss of power has left without its content is fs.ErrNotExist.
+// ReadPod reads a status file. One that a loss of power has left incomplete is fs.ErrNotExist.
 func ReadPod(path string) (*v1.Pod, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -180,7 +179,7 @@ func ReadPod(path string) (*v1.Pod, error) {
 	}
 	var p v1.Pod
 	if err := json.Unmarshal(b, &p); err != nil {
-		if len(bytes.Trim(b, "\x00")) == 0 {
+		if !json.Valid(b) {
 			err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 		}
 		return nil, fmt.Errorf("status file %s: %w", path, err)

@@ -125,11 +125,11 @@ func TestUnownedSince(t *testing.T) {
 	}
 }
 
-// TestIncompleteStatuses: the file of a pod that a loss of power has left without content is as none.
+// TestIncompleteStatuses: the file of a pod that a loss of power has left incomplete is as none.
 func TestIncompleteStatuses(t *testing.T) {
 	t.Parallel()
 	r := unownedReader(t)
-	for i, text := range []string{"", "\x00\x00"} {
+	for i, text := range []string{"", `{"metadata": {"name"`, "\x00\x00"} {
 		key := pod.Key{Namespace: "default", Name: fmt.Sprint("old", i)}
 		must(t, os.WriteFile(r.Dirs.StatusFiles().Pod(key), []byte(text), 0o600))
 		must(t, os.WriteFile(r.Dirs.StatusFiles().NotOwned(key), []byte(text), 0o600))

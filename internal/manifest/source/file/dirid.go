@@ -54,7 +54,7 @@ func (p *dirID) read() error {
 	return nil
 }
 
-// keep saves the identity of what manifests are read from. The file is not synced to the disk, so
+// keep saves the identity of what manifests are read from, 0 if there are none. The file is not synced to the disk, so
 // that no pod start waits for the disk.
 func (p *dirID) keep(used uint64) error {
 	if p.file == "" || p.readOnly || used == p.kept {
@@ -122,6 +122,9 @@ func (s *scanner) used() uint64 {
 	}
 	return inode(s.dir)
 }
+
+// emptied reports that the directory has no manifests any more, and that this is so on purpose.
+func (s *scanner) emptied() bool { return s.err == nil && s.kind == kindDir && len(s.files) == 0 }
 
 // inode returns the inode number, the identity of a directory. The device number is no part of it
 // because it may change with a reboot.

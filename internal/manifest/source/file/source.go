@@ -136,7 +136,7 @@ func (f *Source) recall() {
 // so that no pod starts from a directory whose identity is not saved.
 func (f *Source) remember() {
 	used := f.scanner.used()
-	if used == 0 {
+	if used == 0 && !f.scanner.emptied() {
 		return
 	}
 	if err := f.dirID.keep(used); err != nil {
