@@ -87,7 +87,10 @@ func Serve(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	// Until the end of the process: another daemon does not start before.
+	if _, err := pin(root); err != nil {
+		return err
+	}
 	// The root directories of images and containers get the mode bits that this umask leaves.
 	unix.Umask(0o022)
 	captureLog(o.Log)
