@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"strings"
@@ -36,9 +37,13 @@ func advertise(t *testing.T, ns netns.NsHandle, prefix string) {
 		router = append(router, 3, 4, 64, 0xc0) // a prefix, on the link and for addresses
 		router = append(append(append(router, lifetime...), lifetime...), 0, 0, 0, 0)
 		router = append(router, netip.MustParseAddr(prefix+":").AsSlice()...)
-		return unix.Sendto(fd, router, 0, &unix.SockaddrInet6{
+		err = unix.Sendto(fd, router, 0, &unix.SockaddrInet6{
 			Addr: [16]byte(net.IPv6linklocalallnodes), ZoneId: uint32(link.Attrs().Index),
 		})
+		if errors.Is(err, unix.EADDRNOTAVAIL) { // the link has been set up a moment ago, and has no address yet
+			return nil
+		}
+		return err
 	})
 }
 
