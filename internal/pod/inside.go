@@ -78,9 +78,9 @@ func (in Inside) IPs() []string {
 type Mount struct {
 	HostPath, ContainerPath string
 	ReadOnly, Block         bool
-	// RecursiveReadOnly makes mounts below HostPath read-only too.
-	RecursiveReadOnly bool
-	// NoSUID and NoDev say that set-user-ID bits and devices have no effect below HostPath, as podrun has mounted it.
+	RecursiveReadOnly       bool // also of mounts below HostPath
+	OfHost                  bool // the machine's own files, whatever path they are mounted from
+	// NoSUID and NoDev say that set-user-ID bits and devices have no effect below HostPath: podrun has mounted it so.
 	// A runtime that makes a mount read-only forgets that.
 	NoSUID, NoDev bool
 	// Propagation says whether mounts that are made on one side appear on the other; "" means None.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -176,6 +177,33 @@ func TestSubPath(t *testing.T) {
 	}
 	if b, err := os.ReadFile(dir + "/file"); err != nil || string(b) != "text" {
 		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestFilesOfTheHost: the machine's own files are marked, also where they are mounted from podrun's directory: their
+// labels stay.
+func TestFilesOfTheHost(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	write(t, f.host+"/srv/www/x", "x")
+	write(t, layout.Dirs{Root: f.root}.Revision("u1").EmptyDir("v")+"/www/x", "x")
+	for _, sub := range []string{"", "www"} {
+		for _, c := range []struct {
+			v    v1.Volume
+			want bool
+		}{{hostPath("/srv", v1.HostPathUnset), true}, {emptyDir("v"), false}} {
+			p := podWith(c.v)
+			mounts, err := f.Setup(t.Context(), p, partOf(sub), pod.Sandbox{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i := slices.IndexFunc(mounts, func(m pod.Mount) bool { return m.ContainerPath == "/v" }); i < 0 || mounts[i].OfHost != c.want {
+				t.Errorf("part %q of %v: %v", sub, c.v, mounts)
+			}
+			if err := f.Teardown(t.Context(), p.UID); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 

@@ -38,7 +38,7 @@ func readyPersistent(ctx context.Context, v *Volumes, in pod.Inside, volume *v1.
 		return source{path: path, readOnly: c.ReadOnly, foreign: true}, err
 	case pv.Spec.HostPath != nil:
 		path, err := readyHostPath(pv.Spec.HostPath)
-		return source{path: path, readOnly: c.ReadOnly, foreign: true}, err
+		return source{path: path, readOnly: c.ReadOnly, foreign: true, ofHost: true}, err
 	case pv.Spec.NFS != nil:
 		export := *pv.Spec.NFS
 		export.ReadOnly = export.ReadOnly || c.ReadOnly

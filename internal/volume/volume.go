@@ -253,6 +253,8 @@ type source struct {
 	noSUID, noDev bool
 	// foreign: others than podrun may have mounted it, and decided that.
 	foreign bool
+	// ofHost: its files are the machine's own.
+	ofHost bool
 }
 
 // mountOf returns mount number i of the container, of a volume that is prepared.
@@ -260,7 +262,7 @@ func (v *Volumes) mountOf(ctx context.Context, in pod.Inside, i int, s source) (
 	m := in.Container.VolumeMounts[i]
 	out := pod.Mount{
 		HostPath: s.path, ContainerPath: path.Join("/", m.MountPath), ReadOnly: m.ReadOnly || s.readOnly,
-		NoSUID: s.noSUID, NoDev: s.noDev,
+		NoSUID: s.noSUID, NoDev: s.noDev, OfHost: s.ofHost,
 	}
 	if s.foreign && out.ReadOnly { // else the container's mount has the flags of this one
 		var err error
@@ -305,7 +307,7 @@ func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source
 	switch {
 	case from.HostPath != nil:
 		path, err := readyHostPath(from.HostPath)
-		return source{path: path}, err
+		return source{path: path, ofHost: true}, err
 	case from == (v1.VolumeSource{}): // as in Kubernetes, a volume without a source is an emptyDir
 		path, err := v.readyEmptyDir(in.Pod, name, &v1.EmptyDirVolumeSource{})
 		return source{path: path}, err

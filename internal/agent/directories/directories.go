@@ -104,7 +104,7 @@ func repairEntries(m layout.Mode) error {
 		return err
 	}
 	for _, e := range entries {
-		if !e.IsDir() {
+		if !e.IsDir() || m.Foreign && isOthers(filepath.Join(m.Path, e.Name()), m.Path) {
 			continue
 		}
 		err := repair(filepath.Join(m.Path, e.Name()), m.Mode, unix.O_NOFOLLOW)
@@ -113,6 +113,14 @@ func repairEntries(m layout.Mode) error {
 		}
 	}
 	return nil
+}
+
+// isOthers reports that what is at path in a directory is a file system of its own, or fails. Its modes are those of who
+// has made it, and others do not reach it through the directory.
+func isOthers(path, dir string) bool {
+	var is, above unix.Stat_t
+	err := errors.Join(unix.Lstat(path, &is), unix.Stat(dir, &above))
+	return is.Dev != above.Dev || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
 // repair sets the mode of a directory. The directory is opened once, with the flags, so that nothing

@@ -95,7 +95,8 @@ func removeDirectory(ctx context.Context, dir string, free func() error) error {
 		return err
 	}
 	err := os.Remove(filepath.Dir(dir))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) ||
+		errors.Is(err, unix.EBUSY) { // the namespace's directory is a mount
 		return nil
 	}
 	return err

@@ -2,6 +2,7 @@ package claims
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,5 +44,22 @@ func TestRemovalBesideAnother(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRemovalFromAFileSystem: the directory of the namespace is a mount, and stays.
+func TestRemovalFromAFileSystem(t *testing.T) {
+	t.Parallel()
+	namespace := filepath.Join(t.TempDir(), "ns")
+	test.Must(t, os.Mkdir(namespace, 0o700))
+	if err := unix.Mount("tmpfs", namespace, "tmpfs", 0, ""); err != nil {
+		t.Skipf("needs to mount: %v", err)
+	}
+	defer func() { test.Must(t, unix.Unmount(namespace, 0)) }()
+	dir := filepath.Join(namespace, "a")
+	test.Must(t, os.Mkdir(dir, 0o700))
+	test.Must(t, removeDirectory(t.Context(), dir, func() error { return nil }))
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the claim: %v", err)
 	}
 }

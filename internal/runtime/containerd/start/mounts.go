@@ -16,15 +16,15 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// relabel sets the label of the container's files on those mounts that are podrun's own. It leaves
-// the host's files alone, as the kubelet does.
+// relabel sets the label of the container's files on those mounts that are podrun's own. It leaves the host's files
+// alone, as the kubelet does, also where a subPath or a user namespace has them below podrun's directory.
 func (st *ContainerStarter) relabel(ctx context.Context, mounts []pod.Mount, files string) error {
 	if files == "" {
 		return nil
 	}
 	for _, m := range mounts {
 		own := strings.HasPrefix(m.HostPath, st.o.Dirs.Root+"/") || strings.HasPrefix(m.HostPath, st.o.Dirs.Run+"/")
-		if m.Block || !own {
+		if m.Block || m.OfHost || !own {
 			continue
 		}
 		if err := sys.LabelTree(ctx, m.HostPath, files); err != nil {
