@@ -115,8 +115,8 @@ func repairEntries(m layout.Mode) error {
 	return nil
 }
 
-// isOthers reports that what is at path in a directory is a file system of its own, or fails. Its modes are those of who
-// has made it, and others do not reach it through the directory.
+// isOthers reports that what is at path in a directory is a file system of its own, or fails. Its modes are those of
+// who has made it, and others do not reach it through the directory.
 func isOthers(path, dir string) bool {
 	var is, above unix.Stat_t
 	err := errors.Join(unix.Lstat(path, &is), unix.Stat(dir, &above))
