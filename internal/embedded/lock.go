@@ -72,17 +72,21 @@ func acquire(ctx context.Context, path string, how int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := awaitFlock(ctx, f, how); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// awaitFlock waits for the lock until ctx ends.
+func awaitFlock(ctx context.Context, f *os.File, how int) error {
 	for {
-		ok, err := tryFlock(f, how)
-		if err == nil && ok {
-			return f, nil
+		if ok, err := tryFlock(f, how); ok || err != nil {
+			return err
 		}
-		if err == nil {
-			err = pause(ctx, lockPoll)
-		}
-		if err != nil {
-			f.Close()
-			return nil, err
+		if err := pause(ctx, lockPoll); err != nil {
+			return err
 		}
 	}
 }

@@ -28,29 +28,23 @@ func upgrade(ctx context.Context, o Options, users *os.File) error {
 		o.Log.Warn("podrun's containerd is of another container, and is not replaced")
 		return nil
 	}
-	alone, err := true, error(nil)
-	// Most other clients are gone in a moment.
-	for end := time.Now().Add(aloneTime); err == nil; err = pause(ctx, lockPoll) {
-		if alone, err = tryFlock(users, unix.LOCK_EX); alone || err != nil || time.Now().After(end) {
-			break
-		}
-	}
+	moment, cancel := context.WithTimeout(ctx, aloneTime) // most other clients are gone then
+	defer cancel()
+	err := awaitFlock(moment, users, unix.LOCK_EX)
 	switch {
-	case err != nil:
-	case alone:
+	case err == nil:
 		o.Log.Info("podrun's containerd is of another podrun, and is replaced; containers run on", "pid", pid)
 		err = end(ctx, o.Dirs, pid)
-	default:
+	case moment.Err() != nil && ctx.Err() == nil:
 		o.Log.Warn("podrun's containerd is of another podrun and others use it: it is replaced when serve is restarted",
 			"pid", pid)
+		err = nil
+	}
+	if err != nil {
+		return err
 	}
 	// The lock was lost even if it could not be exclusive. A daemon that exits may have it.
-	for shared := false; err == nil && !shared; {
-		if shared, err = tryFlock(users, unix.LOCK_SH); err == nil && !shared {
-			err = pause(ctx, lockPoll)
-		}
-	}
-	return err
+	return awaitFlock(ctx, users, unix.LOCK_SH)
 }
 
 // aloneTime is how long upgrade waits for other clients of a daemon.
