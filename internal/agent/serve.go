@@ -122,7 +122,7 @@ func (a *agent) loadArchives(ctx context.Context, notify sdnotify.Notifier) {
 		return
 	}
 	archives := a.o.archives()
-	archives.Loading = func(file string) func() { return notify.Busy(fmt.Sprintf("Loading %q", file)) }
+	archives.Loading = func(file string) func() { return notify.Starting(fmt.Sprintf("Loading %q", file)) }
 	archives.Load(ctx, a.conn.Driver)
 }
 

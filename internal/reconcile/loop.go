@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"sync"
@@ -209,11 +208,13 @@ const stopMargin = 90 * time.Second
 
 // longestStop returns how long stopAll takes, unless something hangs.
 func (l *Loop) longestStop() time.Duration {
-	grace := int64(0)
+	var grace time.Duration
 	for _, p := range l.last.Pods {
-		grace = max(grace, *cmp.Or(p.Spec.TerminationGracePeriodSeconds, new(int64)))
+		if given := p.Spec.TerminationGracePeriodSeconds; given != nil {
+			grace = max(grace, pod.Seconds(*given))
+		}
 	}
-	return criticalWait + time.Duration(min(grace, int64(math.MaxInt32)))*time.Second + stopMargin
+	return criticalWait + grace + stopMargin
 }
 
 // stopAll terminates and removes all pods if Options.StopAll asks for it, and returns when they are

@@ -41,14 +41,14 @@ func (n Notifier) Extend(by time.Duration) {
 	n.say(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", by.Microseconds()))
 }
 
-// busyTime is how long serve may take for the rest of its start: systemd's default.
-const busyTime = 90 * time.Second
+// startTime is how long serve may take for the rest of its start: systemd's default.
+const startTime = 90 * time.Second
 
-// Busy reports what serve does before it is ready. Until done is called, it asks the service manager again and again to
-// let serve take busyTime from then on: a start may take longer than any timeout that suits others.
-func (n Notifier) Busy(what string) (done func()) { return n.busy(what, busyTime) }
+// Starting reports what serve does before it is ready. Until done is called, it asks the service manager again and
+// again to let serve take startTime from then on: a start may take longer than any timeout that suits others.
+func (n Notifier) Starting(what string) (done func()) { return n.starting(what, startTime) }
 
-func (n Notifier) busy(what string, by time.Duration) (done func()) {
+func (n Notifier) starting(what string, by time.Duration) (done func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -58,7 +58,7 @@ func TestStarting(t *testing.T) {
 		return string(text[:n])
 	}
 	n := Notifier{Log: slog.New(slog.DiscardHandler)}
-	done := n.busy("Loading a.tar", 30*time.Millisecond)
+	done := n.starting("Loading a.tar", 30*time.Millisecond)
 	const want = "EXTEND_TIMEOUT_USEC=30000\nSTATUS=Loading a.tar"
 	for range 3 {
 		if got := next(); got != want {
