@@ -197,6 +197,19 @@ func TestStartBesideARefusedResize(t *testing.T) {
 	}
 }
 
+// withOneCPUEach returns the two running containers of a pod.
+func withOneCPUEach(t *testing.T) (main, other member) {
+	t.Helper()
+	both := limited(t, "", "16Mi", "16Mi")
+	main, other = both[0], both[1]
+	main.limitCPU("1")
+	other.limitCPU("1")
+	if err := errors.Join(main.resize(t), other.resize(t)); err != nil {
+		t.Fatal(err)
+	}
+	return main, other
+}
+
 // TestPodThatCannotShrink makes a container smaller whose pod cannot be, because another container has more than is
 // recorded.
 func TestPodThatCannotShrink(t *testing.T) {
@@ -204,13 +217,7 @@ func TestPodThatCannotShrink(t *testing.T) {
 	if err != nil || len(quotas) == 0 {
 		t.Skip("version 2 lets a pod have less than its containers")
 	}
-	both := limited(t, "", "16Mi", "16Mi")
-	main, other := both[0], both[1]
-	main.limitCPU("1")
-	other.limitCPU("1")
-	if err := errors.Join(main.resize(t), other.resize(t)); err != nil {
-		t.Fatal(err)
-	}
+	main, other := withOneCPUEach(t)
 	main.limitCPU("500m")
 	dir := "/sys/fs/cgroup/cpu/podrun/burstable/pod" + string(other.UID) + "/" + other.ID
 	set := func(text string) {
@@ -239,13 +246,7 @@ func (c cutOff) ResizeContainer(ctx context.Context, to runtime.Resize) error {
 // TestResizeThatIsNotRecorded takes back a resize that podrun did not live to record: until it is undone, other
 // containers start beside what the instance really has.
 func TestResizeThatIsNotRecorded(t *testing.T) {
-	both := limited(t, "", "16Mi", "16Mi")
-	main, other := both[0], both[1]
-	main.limitCPU("1")
-	other.limitCPU("1")
-	if err := errors.Join(main.resize(t), other.resize(t)); err != nil {
-		t.Fatal(err)
-	}
+	main, other := withOneCPUEach(t)
 	other.limitCPU("3")
 	ends := checkpointed.New(checkpointed.Options{
 		Driver: cutOff{main.Driver}, Store: main.Store(), Boot: func() string { return main.Boot },
