@@ -54,7 +54,7 @@ func TestWatch(t *testing.T) {
 	write("Running")
 	want += "; web-node1 0/1 Running"
 	eventually(t, want, func() bool { return lines() == want })
-	must(t, os.WriteFile(status, []byte("{"), 0o600)) // cannot be read, which is not gone
+	must(t, sys.WriteFile(status, []byte("[]"), 0o600)) // cannot be read, which is not gone
 	write("Succeeded")
 	want += "; web-node1 0/1 Succeeded"
 	eventually(t, want, func() bool { return lines() == want })
