@@ -14,13 +14,6 @@ import (
 // usage marks err as a usage error of command c; nil stays nil.
 func usage(c *cobra.Command, err error) error { return cli.UsageError(c.CommandPath(), err) }
 
-// arguments turns the errors of check into usage errors.
-func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		return usage(c, check(c, args))
-	}
-}
-
 // manifestFiles takes the arguments of a command as values of --manifests.
 func manifestFiles(c *cobra.Command, files []string) error {
 	return usage(c, flags.AddFiles(c.Flags(), files))

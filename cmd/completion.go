@@ -14,7 +14,9 @@ func completionCommand(a *app) *cobra.Command {
 			"  podrun completion bash >/usr/share/bash-completion/completions/podrun\n\n" +
 			"  # zsh\n  podrun completion zsh >/usr/share/zsh/vendor-completions/_podrun\n\n" +
 			"  # fish\n  podrun completion fish >/usr/share/fish/vendor_completions.d/podrun.fish",
-		Args:      arguments(cobra.MatchAll(argCount(1, 1), cobra.OnlyValidArgs)),
+		Args: func(c *cobra.Command, args []string) error {
+			return usage(c, cobra.MatchAll(argCount(1, 1), cobra.OnlyValidArgs)(c, args))
+		},
 		ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(c *cobra.Command, args []string) error {
 			switch root := c.Root(); args[0] {

@@ -8,6 +8,7 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/names"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/volume/claims"
 )
 
@@ -35,9 +36,10 @@ func volumesCommand(a *app) *cobra.Command {
 			}
 			var errs []error
 			for _, name := range names {
-				kept, err := claims.Remove(c.Context(), a.Dirs(), namespace, name)
+				claim := pod.Key{Namespace: namespace, Name: name}
+				kept, err := claims.Remove(c.Context(), a.Dirs(), claim, a.pods().Waiting)
 				if err == nil {
-					_, err = fmt.Fprintf(a.Out, "volume %s/%s removed%s\n", namespace, name, kept)
+					_, err = fmt.Fprintf(a.Out, "volume %s removed%s\n", claim, kept)
 				}
 				errs = append(errs, err)
 			}

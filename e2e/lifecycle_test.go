@@ -247,7 +247,9 @@ func TestAPodThatCannotRunNowWaits(t *testing.T) {
 	dir := n.path("mounted-later")
 	n.write("a.yaml", inContainer(manifest("a", "Always", forever, "volumes: [{name: v, hostPath: {path: "+dir+", type: Directory}}]"), "volumeMounts: [{name: v, mountPath: /v}]"))
 	n.write("b.yaml", manifest("b", "Always", forever, "nodeSelector: {kubernetes.io/hostname: elsewhere}"))
-	n.write("c.yaml", inContainer(manifest("c", "Always", forever), "resources: {requests: {memory: 100Ti}}"))
+	const claim = "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]"
+	n.write("c.yaml", inContainer(manifest("c", "Always", forever, claim), "resources: {requests: {memory: 100Ti}}", "volumeMounts: [{name: v, mountPath: /v}]"))
+	must(t, os.MkdirAll(n.path("root/claims/default/data/kept"), 0o700))
 	n.serve()
 	waits := func(reason string) func(p *v1.Pod) error {
 		return func(p *v1.Pod) error {
@@ -276,12 +278,19 @@ func TestAPodThatCannotRunNowWaits(t *testing.T) {
 	}
 	n.awaitPod("b-n", "to wait for another node", waits("NodeAffinity"))
 	n.awaitPod("c-n", "to wait for memory", waits("OutOfmemory"))
+	if r := n.run("volumes", "rm", "data"); r.code != 1 || !strings.Contains(r.stderr, "in use by pod c-n, which must be removed first") {
+		t.Errorf("the volume of a pod that waits is removed: %+v", r)
+	}
+	if volumes := n.ok("get", "volumes"); !strings.Contains(volumes, "c-n") {
+		t.Errorf("the pod that waits does not have its volume:\n%s", volumes)
+	}
 	must(t, os.Mkdir(dir, 0o755))
 	n.write("b.yaml", manifest("b", "Always", forever, "nodeSelector: {kubernetes.io/hostname: \"n\", kubernetes.io/os: linux}"))
-	n.write("c.yaml", inContainer(manifest("c", "Always", forever), "resources: {requests: {memory: 1Mi}}"))
+	n.write("c.yaml", inContainer(manifest("c", "Always", forever, claim), "resources: {requests: {memory: 1Mi}}", "volumeMounts: [{name: v, mountPath: /v}]"))
 	for _, name := range []string{"a-n", "b-n", "c-n"} {
 		n.ready(name)
 	}
+	n.says("c", "ls /v", "kept")
 }
 
 func TestRoomForPods(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/mounted"
 )
 
 // Disk stores the checkpoint files. The implementation on the file system and the one in memory
@@ -220,7 +221,7 @@ func (d osDisk) Remove(ctx context.Context, uid pod.UID) error {
 	dir := d.dirs.Pod(uid)
 	info, err := os.Lstat(dir)
 	if err == nil && info.IsDir() { // a symbolic link is removed, not followed
-		if err := sys.NotMounted(dir); err != nil {
+		if err := mounted.Nothing(dir); err != nil {
 			return err
 		}
 		err = d.removeContents(ctx, uid)
@@ -282,7 +283,7 @@ func (d osDisk) removeBeside(ctx context.Context, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := sys.NotMounted(dir); err != nil {
+	if err := mounted.Nothing(dir); err != nil {
 		return err
 	}
 	return sys.RemoveTree(ctx, dir)

@@ -23,12 +23,16 @@ import (
 // outlives pods: every pod that names the claim uses the directory.
 
 // readyClaim creates the claim's directory if it does not exist, and returns its path.
-func (v *Volumes) readyClaim(ctx context.Context, p *v1.Pod, claim string) (string, error) {
+func readyClaim(ctx context.Context, v *Volumes, p *v1.Pod, c *v1.PersistentVolumeClaimVolumeSource) (string, error) {
+	claim := c.ClaimName
 	if !isComponent(p.Namespace) || !isComponent(claim) || strings.HasPrefix(claim, ".") {
 		return "", fmt.Errorf("the claim %q cannot be a directory's name", claim)
 	}
 	if err := v.makeClaim(p.Namespace, claim); err != nil {
 		return "", err
+	}
+	if c.ReadOnly { // as in the kubelet it is given to the group by who writes to it
+		return v.dirs.Claim(p.Namespace, claim), nil
 	}
 	return v.dirs.Claim(p.Namespace, claim), v.ownOnce(ctx, p, claim)
 }
@@ -39,7 +43,7 @@ func (v *Volumes) makeClaim(namespace, claim string) error {
 	if err := os.MkdirAll(v.dirs.Claims(), layout.ModePrivate); err != nil {
 		return err
 	}
-	if err := provision.CheckMounted(v.dirs); err != nil {
+	if err := provision.RecordMounted(v.dirs, pod.Key{Namespace: namespace, Name: claim}); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(v.dirs.Claims())
@@ -97,7 +101,10 @@ func (v *Volumes) ownOnce(ctx context.Context, p *v1.Pod, claim string) error {
 		return err
 	}
 	defer dir.Close()
-	if err := fsgroup.Give(ctx, dir, p); err != nil {
+	var refused *fsgroup.RefusedError
+	if err := fsgroup.Give(ctx, dir, p); errors.As(err, &refused) {
+		warnOfGroup(v.log, p, err)
+	} else if err != nil {
 		return fmt.Errorf("giving it to the group %d: %w", *fsgroup.Of(p), err)
 	}
 	v.mu.Lock()

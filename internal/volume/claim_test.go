@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/treetest"
+	"podrun.io/podrun/internal/test"
 	"podrun.io/podrun/internal/volume/claims"
 	"podrun.io/podrun/internal/volume/fsgroup"
 )
@@ -58,15 +60,15 @@ func TestClaims(t *testing.T) {
 	for _, file := range []string{"checkpoint.json", "pod.json"} { // pod.json: of a pod that is not adopted yet
 		manifest := f.root + "/pods/u1/" + file
 		write(t, manifest, uses)
-		all, err := claims.List(f.dirs())
+		all, err := claims.List(f.dirs(), nil)
 		if err != nil || len(all) != 1 || all[0].Name != "data" || strings.Join(all[0].Pods, " ") != "web-node1" {
 			t.Errorf("%s: %+v, %v", file, all, err)
 		}
-		if _, err := claims.Remove(t.Context(), f.dirs(), "default", "data"); !errors.Is(err, claims.ErrInUse) {
+		if _, err := claims.Remove(t.Context(), f.dirs(), pod.Key{Namespace: "default", Name: "data"}, nil); !errors.Is(err, claims.ErrInUse) {
 			t.Errorf("%s: a volume in use: %v", file, err)
 		}
 		write(t, manifest, "{")
-		if _, err := claims.Remove(t.Context(), f.dirs(), "default", "data"); err == nil {
+		if _, err := claims.Remove(t.Context(), f.dirs(), pod.Key{Namespace: "default", Name: "data"}, nil); err == nil {
 			t.Errorf("%s: removed though it is not known whether it is in use", file)
 		}
 		if err := os.Remove(manifest); err != nil {
@@ -76,7 +78,7 @@ func TestClaims(t *testing.T) {
 	if b, err := os.ReadFile(dir + "/file"); err != nil || string(b) != "kept" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if _, err := claims.Remove(t.Context(), f.dirs(), "default", "data"); err != nil {
+	if _, err := claims.Remove(t.Context(), f.dirs(), pod.Key{Namespace: "default", Name: "data"}, nil); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(f.root + "/claims/default"); !errors.Is(err, os.ErrNotExist) {
@@ -86,7 +88,7 @@ func TestClaims(t *testing.T) {
 		t.Errorf("outside: %q, %v", b, err)
 	}
 	for _, name := range []string{"data", "..", ".", "../default", "", ".going-data"} {
-		if _, err := claims.Remove(t.Context(), f.dirs(), "default", name); !errors.Is(err, claims.ErrNoVolume) {
+		if _, err := claims.Remove(t.Context(), f.dirs(), pod.Key{Namespace: "default", Name: name}, nil); !errors.Is(err, claims.ErrNoVolume) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -103,7 +105,7 @@ func TestMountedClaimStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount(dir, 0)
-	if _, err := claims.Remove(t.Context(), f.dirs(), "default", "data"); err == nil || !strings.Contains(err.Error(), "is mounted") {
+	if _, err := claims.Remove(t.Context(), f.dirs(), pod.Key{Namespace: "default", Name: "data"}, nil); err == nil || !strings.Contains(err.Error(), "is mounted") {
 		t.Error(err)
 	}
 	if b, err := os.ReadFile(outside + "/file"); err != nil || string(b) != "mine" {
@@ -126,7 +128,7 @@ func TestClaimMade(t *testing.T) {
 	if err := os.Chtimes(dir, later, later); err != nil {
 		t.Fatal(err)
 	}
-	all, err := claims.List(f.dirs())
+	all, err := claims.List(f.dirs(), nil)
 	if err != nil || len(all) != 1 || all[0].Made.After(time.Now()) {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -254,7 +256,7 @@ func TestDeepClaim(t *testing.T) {
 	}); err != nil || given != 3*depth {
 		t.Errorf("given: %d files, %v", given, err)
 	}
-	if _, err := claims.Remove(treetest.Timely(t), f.dirs(), "default", "data"); err != nil {
+	if _, err := claims.Remove(treetest.Timely(t), f.dirs(), pod.Key{Namespace: "default", Name: "data"}, nil); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -351,7 +353,7 @@ func TestClaimsGroupRace(t *testing.T) {
 func TestKilledRemoval(t *testing.T) {
 	f := newFixture(t)
 	write(t, f.root+"/claims/default/.going-data/file", "")
-	if _, err := claims.Remove(t.Context(), f.dirs(), "default", "data"); err != nil {
+	if _, err := claims.Remove(t.Context(), f.dirs(), pod.Key{Namespace: "default", Name: "data"}, nil); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(f.root + "/claims/default"); !errors.Is(err, os.ErrNotExist) {
@@ -359,14 +361,31 @@ func TestKilledRemoval(t *testing.T) {
 	}
 }
 
-// TestClaimsThatAreNotMounted: once the claims have had a file system of their own, none is made without it.
+// TestClaimsThatAreNotMounted: once the claims, those of a namespace or one of them have had a mount of their own, they
+// are not made without it. Those beside it are.
 func TestClaimsThatAreNotMounted(t *testing.T) {
 	needRoot(t)
+	for _, c := range []struct{ at, record, refused, beside string }{
+		{"", "claims-mounted", "data new", ""},
+		{"default", "claims-mounted.d/default/.namespace", "data new", ""},
+		{"default/data", "claims-mounted.d/default/data", "data", "new"},
+	} {
+		for _, bind := range []bool{false, true} {
+			t.Run(fmt.Sprint(filepath.Base(c.record), bind), func(t *testing.T) { claimsThatAreNotMounted(t, c.at, c.record, bind, c.refused, c.beside) })
+		}
+	}
+}
+
+func claimsThatAreNotMounted(t *testing.T, within, record string, bind bool, refused, beside string) {
 	f := newFixture(t)
-	at := f.dirs().Claims()
+	at, disk := filepath.Join(f.dirs().Claims(), within), t.TempDir()
 	mount := func() {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(at, 0o700), unix.Mount("none", at, "tmpfs", 0, "")); err != nil {
+		source, kind, flags := "none", "tmpfs", uintptr(0)
+		if bind {
+			source, kind, flags = disk, "", unix.MS_BIND
+		}
+		if err := errors.Join(os.MkdirAll(at, 0o700), unix.Mount(source, at, kind, flags, "")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -384,20 +403,52 @@ func TestClaimsThatAreNotMounted(t *testing.T) {
 	if err := unix.Unmount(at, 0); err != nil {
 		t.Fatal(err)
 	}
-	for _, claim := range []string{"data", "new"} {
+	for claim := range strings.FieldsSeq(refused) {
 		if err := setup("u2", claim); err == nil || !strings.Contains(err.Error(), at+" is not mounted; if it is to have none") {
 			t.Errorf("%s: %v", claim, err)
+		}
+		_, err := claims.Remove(t.Context(), f.dirs(), pod.Key{Namespace: "default", Name: claim}, nil)
+		if err == nil || !strings.Contains(err.Error(), at+" is not mounted") {
+			t.Errorf("%s is removed: %v", claim, err)
 		}
 	}
 	if entries, err := os.ReadDir(at); err != nil || len(entries) > 0 {
 		t.Errorf("%v, %v", entries, err)
 	}
+	for claim := range strings.FieldsSeq(beside) {
+		if err := setup("u2", claim); err != nil {
+			t.Error(err)
+		}
+	}
 	mount()
 	if err := setup("u3", "data"); err != nil {
 		t.Error(err)
 	}
-	if err := errors.Join(unix.Unmount(at, 0), os.Remove(f.root+"/claims-mounted"), setup("u4", "data")); err != nil {
+	if err := errors.Join(unix.Unmount(at, 0), os.Remove(filepath.Join(f.root, record)), setup("u4", "data")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestClaimThatIsNotGivenToTheGroup: a claim whose file system refuses that is used as it is.
+func TestClaimThatIsNotGivenToTheGroup(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	at := f.dirs().Claim("default", "data")
+	test.Must(t, os.MkdirAll(at, 0o700))
+	test.Must(t, unix.Mount("none", at, "tmpfs", unix.MS_RDONLY, ""))
+	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+	p := podWith(claimed("data"))
+	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64(4242))}
+	var log test.Buffer
+	for _, readOnly := range []bool{true, false} {
+		f = f.with(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = readOnly
+		if _, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{}); err != nil {
+			t.Errorf("read-only %t: %v", readOnly, err)
+		}
+		if warned := strings.Contains(log.String(), "not given to the pod's fsGroup"); warned == readOnly {
+			t.Errorf("read-only %t: warned: %t", readOnly, warned)
+		}
 	}
 }
 

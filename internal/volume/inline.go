@@ -36,11 +36,16 @@ func ownInline(ctx context.Context, p *v1.Pod, path string, log *slog.Logger) er
 		err = fsgroup.Give(ctx, dir, p)
 	}
 	if err != nil && ctx.Err() == nil {
-		log.Warn("a CSI driver's volume is not given to the pod's fsGroup",
-			"pod", pod.KeyOf(p).String(), "group", *fsgroup.Of(p), "err", err)
+		warnOfGroup(log, p, err)
 		return nil
 	}
 	return err
+}
+
+// warnOfGroup warns that a volume cannot be given to the pod's group.
+func warnOfGroup(log *slog.Logger, p *v1.Pod, err error) {
+	log.Warn("a volume is not given to the pod's fsGroup, or not all of it",
+		"pod", pod.KeyOf(p).String(), "group", *fsgroup.Of(p), "err", err)
 }
 
 // renewCSI replaces what CSI drivers are asked for again, of a running pod.

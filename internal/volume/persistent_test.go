@@ -124,7 +124,7 @@ func TestLostVolume(t *testing.T) {
 	if path, err := setup(volumeAt("other", other)); err != nil || path != other {
 		t.Error(path, err)
 	}
-	all, err := claims.List(f.dirs())
+	all, err := claims.List(f.dirs(), nil)
 	if err != nil || len(all) != 1 || all[0].Volume != "other" || all[0].Path != other || all[0].Status != claims.Bound {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -144,13 +144,13 @@ func TestLostVolume(t *testing.T) {
 	write(t, files[0], string(text))
 	uses := f.root + "/pods/u1/checkpoint.json"
 	write(t, uses, `{"pod":{"metadata":{"name":"a","namespace":"default"},"spec":{"containers":null,"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}}]}}}`)
-	if _, err := claims.Remove(t.Context(), f.dirs(), "default", "data"); !errors.Is(err, claims.ErrInUse) {
+	if _, err := claims.Remove(t.Context(), f.dirs(), pod.Key{Namespace: "default", Name: "data"}, nil); !errors.Is(err, claims.ErrInUse) {
 		t.Error(err)
 	}
 	if err := os.Remove(uses); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := claims.Remove(t.Context(), f.dirs(), "default", "data")
+	kept, err := claims.Remove(t.Context(), f.dirs(), pod.Key{Namespace: "default", Name: "data"}, nil)
 	if _, gone := os.Stat(host); err != nil || gone != nil || !strings.Contains(kept, `the PersistentVolume "other" keeps its data`) {
 		t.Error(kept, err, gone)
 	}

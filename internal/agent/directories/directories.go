@@ -15,6 +15,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/mounted"
 	"podrun.io/podrun/internal/sys/own"
 )
 
@@ -56,6 +57,9 @@ func makeOne(m layout.Mode) error {
 	}
 	if err == nil && m.Unrelated {
 		err = sys.Spread(m.Path)
+	}
+	if err != nil && m.Foreign && isOthers(m.Path, filepath.Dir(m.Path)) {
+		return nil // the pods that need it say so
 	}
 	return err
 }
@@ -118,9 +122,8 @@ func repairEntries(m layout.Mode) error {
 // isOthers reports that what is at path in a directory is a file system of its own, or fails. Its modes are those of
 // who has made it, and others do not reach it through the directory.
 func isOthers(path, dir string) bool {
-	var is, above unix.Stat_t
-	err := errors.Join(unix.Lstat(path, &is), unix.Stat(dir, &above))
-	return is.Dev != above.Dev || err != nil && !errors.Is(err, fs.ErrNotExist)
+	is, err := mounted.At(path, dir)
+	return is || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
 // repair sets the mode of a directory. The directory is opened once, with the flags, so that nothing

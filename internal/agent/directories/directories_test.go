@@ -88,21 +88,27 @@ func TestMakeDirsOfFileSystemThatHangs(t *testing.T) {
 	}
 }
 
-// TestMakeDirsBesideFileSystemsOfOthers: podrun begins although what is mounted on the directory of a namespace cannot
-// be changed, and leaves its mode as it is.
+// TestMakeDirsBesideFileSystemsOfOthers: podrun begins although what is mounted on the directory of the claims, or of a
+// namespace's, cannot be changed, and leaves its mode as it is.
 func TestMakeDirsBesideFileSystemsOfOthers(t *testing.T) {
-	top := t.TempDir()
-	dirs := layout.Dirs{Root: top + "/root", Run: top + "/run", Log: top + "/log"}
-	at, beside := filepath.Join(dirs.Claims(), "ns"), filepath.Join(dirs.Claims(), "beside")
-	test.Must(t, errors.Join(os.MkdirAll(at, 0o755), os.MkdirAll(beside, 0o755)))
-	if err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_RDONLY, "mode=755"); err != nil {
-		t.Skipf("needs to mount: %v", err)
-	}
-	defer func() { test.Must(t, unix.Unmount(at, 0)) }()
-	test.Must(t, Make(dirs.Modes()))
-	for path, want := range map[string]os.FileMode{at: 0o755, beside: 0o700} {
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+	for _, namespace := range []string{"", "ns"} {
+		top := t.TempDir()
+		dirs := layout.Dirs{Root: top + "/root", Run: top + "/run", Log: top + "/log"}
+		at, beside := filepath.Join(dirs.Claims(), namespace), filepath.Join(dirs.Claims(), "beside")
+		test.Must(t, errors.Join(os.MkdirAll(at, 0o755), os.MkdirAll(beside, 0o755)))
+		if err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_RDONLY, "mode=755"); err != nil {
+			t.Skipf("needs to mount: %v", err)
+		}
+		defer func() { test.Must(t, unix.Unmount(at, 0)) }()
+		test.Must(t, Make(dirs.Modes()))
+		modes := map[string]os.FileMode{at: 0o755, beside: 0o700}
+		if namespace == "" {
+			delete(modes, beside)
+		}
+		for path, want := range modes {
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v", path, info.Mode(), err)
+			}
 		}
 	}
 }

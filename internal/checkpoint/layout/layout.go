@@ -72,8 +72,18 @@ func RootOfStandIn(path string) string {
 // Claims returns the directory of the volumes that outlive pods.
 func (d Dirs) Claims() string { return filepath.Join(d.Root, "claims") }
 
-// ClaimsMounted returns the file that records that Claims has a file system of its own.
-func ClaimsMounted(d Dirs) string { return filepath.Join(d.Root, "claims-mounted") }
+// ClaimsMounted returns the file that records that something is mounted on Claims or, if they are not "", on the
+// directory of a namespace or of a claim in it.
+func ClaimsMounted(d Dirs, namespace, claim string) string {
+	record := filepath.Join(d.Root, "claims-mounted")
+	switch {
+	case namespace == "":
+		return record
+	case claim == "":
+		claim = ".namespace" // no claim's name begins so
+	}
+	return filepath.Join(record+".d", namespace, claim)
+}
 
 // Claim returns the directory of the volume of a PersistentVolumeClaim.
 func (d Dirs) Claim(namespace, name string) string { return filepath.Join(d.Claims(), namespace, name) }

@@ -149,7 +149,7 @@ func Conditions(args []string) []string {
 
 // Volumes returns the volumes of persistentVolumeClaims in a namespace that can be removed and that exclude lacks.
 func Volumes(dirs layout.Dirs, namespace string, exclude []string) []string {
-	all, _ := claims.List(dirs)
+	all, _ := claims.List(dirs, nil)
 	var names []string
 	for _, claim := range all {
 		none := claim.Status == claims.Pending && claim.Driver == ""

@@ -128,6 +128,12 @@ func (r *Reader) mergeNotOwned(pods []*v1.Pod) ([]*v1.Pod, error) {
 	return pods, nil
 }
 
+// Waiting returns the pods that a process has, or serve wants to have, and that have not ended.
+func (r *Reader) Waiting() ([]*v1.Pod, error) {
+	pods, err := r.Pods()
+	return slices.DeleteFunc(pods, func(p *v1.Pod) bool { return status.IsUnowned(p) || status.Ended(p) }), err
+}
+
 // markUnowned sets the reason Unowned for the pods that have not ended and that no process owns.
 func (r *Reader) markUnowned(pods []*v1.Pod) ([]*v1.Pod, error) {
 	var all []*v1.Pod

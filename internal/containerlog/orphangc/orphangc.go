@@ -20,7 +20,7 @@ import (
 	"podrun.io/podrun/internal/containerlog/links"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
-	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/mounted"
 )
 
 // ownerAttr is the extended attribute of a pod's log directory that names the root directory of the
@@ -151,7 +151,7 @@ func modified(dir string) (latest time.Time, err error) {
 // own directory by then, and its logs are renamed back.
 func (c Collector) remove(name string) (removed bool, err error) {
 	dir, aside := filepath.Join(c.Dirs.Log, name), filepath.Join(c.Dirs.Log, removing+name)
-	if err := errors.Join(sys.NotMounted(dir), sys.NotMounted(aside)); err != nil {
+	if err := errors.Join(mounted.Nothing(dir), mounted.Nothing(aside)); err != nil {
 		return false, err
 	}
 	if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {

@@ -18,6 +18,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/mounted"
 )
 
 // RetainedAttr is the extended attribute of a log directory that stays on purpose after its pod.
@@ -35,7 +36,7 @@ type data struct {
 func (r data) SavePod(p *v1.Pod, owner string) error {
 	if _, err := r.o.Store.Get(p.UID); errors.Is(err, checkpoint.ErrNotFound) && !r.o.KeepLogs {
 		dir := r.o.Dirs.PodLogs(pod.KeyOf(p), p.UID)
-		if err := sys.NotMounted(dir); err != nil {
+		if err := mounted.Nothing(dir); err != nil {
 			return err
 		}
 		if err := sys.RemoveTree(context.Background(), dir); err != nil {
@@ -131,7 +132,7 @@ func (r data) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error {
 		return err
 	}
 	for _, dir := range []string{r.o.Dirs.PodLogs(key, uid), r.o.Dirs.Legacy().Etc(uid), r.o.Dirs.Pod(uid)} {
-		if err := sys.NotMounted(dir); err != nil {
+		if err := mounted.Nothing(dir); err != nil {
 			return err
 		}
 	}

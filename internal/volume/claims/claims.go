@@ -64,10 +64,10 @@ func (c Claim) key() pod.Key { return pod.Key{Namespace: c.Namespace, Name: c.Na
 
 // List returns the claims that pods have and those that have a volume, sorted by namespace and name. With an error
 // these are those of which something can be read.
-func List(dirs layout.Dirs) ([]Claim, error) {
+func List(dirs layout.Dirs, waiting Waiting) ([]Claim, error) {
 	all := map[pod.Key]Claim{}
 	add := func(c Claim) { all[c.key()] = c }
-	using, unread := users(dirs)
+	using, unread := users(dirs, waiting)
 	errs := []error{unread, directories(dirs, add)}
 	published, err := csi.Records(dirs)
 	errs = append(errs, err)
@@ -154,7 +154,7 @@ func pending(dirs layout.Dirs, key pod.Key) Claim {
 	c := Claim{Namespace: key.Namespace, Name: key.Name, Status: Pending}
 	_, _, err := provision.Read(dirs, key)
 	_, _, unread := provision.ReadBinding(dirs, key)
-	if err := errors.Join(err, unread); err != nil {
+	if err := errors.Join(err, unread, provision.CheckMounted(dirs, key)); err != nil {
 		c.Status, c.Message = Unknown, err.Error()
 	}
 	return c
@@ -182,10 +182,14 @@ func directories(dirs layout.Dirs, add func(Claim)) error {
 				continue
 			}
 			path := dirs.Claim(space.Name(), e.Name())
-			add(Claim{
+			c := Claim{
 				Namespace: space.Name(), Name: e.Name(), Path: path, Made: made(path, info), Status: Bound,
 				VolumeMode: v1.PersistentVolumeFilesystem,
-			})
+			}
+			if err := provision.CheckMounted(dirs, c.key()); err != nil {
+				c.Status, c.Message = Unknown, err.Error()
+			}
+			add(c)
 		}
 	}
 	return errors.Join(errs...)

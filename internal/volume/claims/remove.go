@@ -2,6 +2,8 @@ package claims
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +16,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/mounted"
 	"podrun.io/podrun/internal/volume/provision"
 )
 
@@ -25,22 +28,21 @@ var ErrNoVolume = errors.New("no such volume")
 
 // Remove removes a volume and its content. It fails with ErrInUse if a pod uses it and with
 // ErrNoVolume if it does not exist. Kept says what its driver keeps, after a semicolon; "" if nothing.
-func Remove(ctx context.Context, dirs layout.Dirs, namespace, name string) (kept string, err error) {
-	dir := dirs.Claim(namespace, name)
+func Remove(ctx context.Context, dirs layout.Dirs, claim pod.Key, waiting Waiting) (kept string, err error) {
+	dir := dirs.Claim(claim.Namespace, claim.Name)
 	fail := func(err error) (string, error) {
-		return "", fmt.Errorf("removing volume %s/%s: %w", namespace, name, err)
+		return "", fmt.Errorf("removing volume %s: %w", claim, err)
 	}
-	if !isName(namespace) || !isName(name) {
+	if !isName(claim.Namespace) || !isName(claim.Name) {
 		return fail(ErrNoVolume)
 	}
 	free := func() error {
-		using, err := users(dirs)
-		if pods := using[pod.Key{Namespace: namespace, Name: name}]; len(pods) > 0 {
+		using, err := users(dirs, waiting)
+		if pods := using[claim]; len(pods) > 0 {
 			return fmt.Errorf("%w by pod %s, which must be removed first", ErrInUse, strings.Join(pods, ", "))
 		}
 		return err
 	}
-	claim := pod.Key{Namespace: namespace, Name: name}
 	found, kept, err := provision.Remove(ctx, dirs, claim, free)
 	if !found && err == nil {
 		found, kept, err = provision.Unbind(dirs, claim, free)
@@ -50,6 +52,9 @@ func Remove(ctx context.Context, dirs layout.Dirs, namespace, name string) (kept
 	}
 	if found {
 		return kept, nil
+	}
+	if err := provision.CheckMounted(dirs, claim); err != nil {
+		return fail(err)
 	}
 	if err := removeDirectory(ctx, dir, free); err != nil {
 		return fail(err)
@@ -64,7 +69,7 @@ func isName(s string) bool {
 
 // removeDirectory removes a claim that is a directory.
 func removeDirectory(ctx context.Context, dir string, free func() error) error {
-	going := filepath.Join(filepath.Dir(dir), ".going-"+filepath.Base(dir))
+	going := filepath.Join(filepath.Dir(dir), nameOfGoing(filepath.Base(dir)))
 	is := func(path string) bool {
 		info, err := os.Lstat(path)
 		return err == nil && info.IsDir()
@@ -75,7 +80,7 @@ func removeDirectory(ctx context.Context, dir string, free func() error) error {
 		}
 		return ErrNoVolume
 	}
-	if err := errors.Join(free(), sys.NotMounted(dir)); err != nil {
+	if err := errors.Join(free(), mounted.Nothing(dir)); err != nil {
 		return err
 	}
 	if err := removeTree(ctx, going); err != nil {
@@ -102,10 +107,20 @@ func removeDirectory(ctx context.Context, dir string, free func() error) error {
 	return err
 }
 
+// nameOfGoing returns the name under which a claim's directory is removed.
+func nameOfGoing(claim string) string {
+	const prefix = ".going-"
+	if len(prefix+claim) > unix.NAME_MAX {
+		sum := sha256.Sum256([]byte(claim))
+		claim = hex.EncodeToString(sum[:])
+	}
+	return prefix + claim
+}
+
 // removeTree removes a directory in which nothing is mounted. Symbolic links in it are removed, not
 // followed.
 func removeTree(ctx context.Context, dir string) error {
-	if err := sys.NotMounted(dir); err != nil {
+	if err := mounted.Nothing(dir); err != nil {
 		return err
 	}
 	return sys.RemoveTree(ctx, dir)

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +16,7 @@ import (
 // TestRemovalIsSynced: a removal that is repeated is synced as well.
 func TestRemovalIsSynced(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "ns", "a")
+	dir := filepath.Join(t.TempDir(), "ns", strings.Repeat("a", 253)) // as long as a claim's name may be
 	test.Must(t, os.MkdirAll(dir, 0o700))
 	remove := func() error { return removeDirectory(t.Context(), dir, func() error { return nil }) }
 	for range 2 {

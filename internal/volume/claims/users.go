@@ -17,15 +17,43 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// users returns the names of the pods that exist, by the claims that they have in their manifest. With an error there
-// may be more.
-func users(dirs layout.Dirs) (map[pod.Key][]string, error) {
+// Waiting returns the pods that some process is to run, also those of which nothing is on disk yet, as while they wait
+// for a device. A nil one knows of none.
+type Waiting func() ([]*v1.Pod, error)
+
+// users returns the names of the pods that exist or wait, by the claims that they have in their manifest. With an error
+// there may be more.
+func users(dirs layout.Dirs, waiting Waiting) (map[pod.Key][]string, error) {
+	users, errs := existing(dirs)
+	if waiting != nil {
+		pods, err := waiting()
+		errs = append(errs, err)
+		for _, p := range pods {
+			addUser(users, p)
+		}
+	}
+	return users, errors.Join(errs...)
+}
+
+// addUser adds the claims that a pod has.
+func addUser(users map[pod.Key][]string, p *v1.Pod) {
+	for _, volume := range p.Spec.Volumes {
+		if c := volume.PersistentVolumeClaim; c != nil {
+			key := pod.Key{Namespace: p.Namespace, Name: c.ClaimName}
+			if !slices.Contains(users[key], p.Name) {
+				users[key] = append(users[key], p.Name)
+			}
+		}
+	}
+}
+
+// existing returns the users that have something on disk.
+func existing(dirs layout.Dirs) (users map[pod.Key][]string, errs []error) {
+	users = map[pod.Key][]string{}
 	entries, err := os.ReadDir(dirs.Pods())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("listing pods: %w", err)
+		return users, []error{fmt.Errorf("listing pods: %w", err)}
 	}
-	users := map[pod.Key][]string{}
-	var errs []error
 	for _, e := range entries {
 		data, err := readKept(dirs.Revision(pod.UID(e.Name())).Checkpoint())
 		if errors.Is(err, fs.ErrNotExist) { // of the former version, not adopted yet
@@ -45,16 +73,9 @@ func users(dirs layout.Dirs) (map[pod.Key][]string, error) {
 				e.Name(), cmp.Or(err, errors.New("it contains no pod"))))
 			continue
 		}
-		for _, volume := range kept.Pod.Spec.Volumes {
-			if c := volume.PersistentVolumeClaim; c != nil {
-				key := pod.Key{Namespace: kept.Pod.Namespace, Name: c.ClaimName}
-				if !slices.Contains(users[key], kept.Pod.Name) {
-					users[key] = append(users[key], kept.Pod.Name)
-				}
-			}
-		}
+		addUser(users, kept.Pod)
 	}
-	return users, errors.Join(errs...)
+	return users, errs
 }
 
 // readKept reads a file that podrun keeps of a pod. Containers cannot write to it, and it is far

@@ -2,8 +2,10 @@
 package fsgroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
@@ -32,7 +34,8 @@ const (
 
 // Give gives a volume to the pod's group, as the kubelet does: everything in it or, with the
 // policy OnRootMismatch, nothing if the volume's own directory has the right group and mode.
-// Symbolic links lead nowhere outside, and what is mounted in the volume is left as it is.
+// Symbolic links lead nowhere outside, and what is mounted in the volume is left as it is. It gives what it can: a
+// *RefusedError says that the file system has refused some of it.
 func Give(ctx context.Context, volume *os.File, p *v1.Pod) error {
 	group := Of(p)
 	if group == nil {
@@ -49,10 +52,12 @@ func Give(ctx context.Context, volume *os.File, p *v1.Pod) error {
 			return nil
 		}
 	}
+	var refused RefusedError
+	give := func(fd int) error { return refused.collect(giveInode(fd, int(*group))) }
 	err := sys.WalkTree(ctx, volume, sys.TreeVisitor{
 		Enter: func(dir int) error {
 			patience.Progress(ctx)
-			return giveInode(dir, int(*group))
+			return give(dir)
 		},
 		File: func(dir int, name string) error {
 			patience.Progress(ctx) // a large volume takes its time
@@ -61,22 +66,51 @@ func Give(ctx context.Context, volume *os.File, p *v1.Pod) error {
 				return nil // removed in the meantime
 			}
 			if err != nil {
-				return err
+				return refused.collect(err)
 			}
 			defer unix.Close(file)
-			return giveInode(file, int(*group))
+			return give(file)
 		},
 		Unopened: func(_ string, err error) error {
 			if errors.Is(err, unix.EXDEV) {
 				return nil
 			}
-			return err
+			return refused.collect(err)
 		},
 	})
 	if err != nil {
 		return err
 	}
-	return giveInode(own, int(*group)) // last, so that it shows whether all is done
+	if err := give(own); err != nil || refused.Err == nil { // last, so that it shows whether all is done
+		return err
+	}
+	return &refused
+}
+
+// RefusedError says that a file system does not let its files be given to a group: it is read-only, or another
+// machine's, or they are immutable. Others were given.
+type RefusedError struct {
+	Count int   // of files and directories
+	Err   error // of the first one
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%d refused, the first: %v", e.Count, e.Err)
+}
+
+// Unwrap returns the error of the first file.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// collect returns err, unless it is a refusal.
+func (e *RefusedError) collect(err error) error {
+	for _, refusal := range []error{unix.EPERM, unix.EACCES, unix.EROFS, unix.EOPNOTSUPP, unix.EINVAL} {
+		if errors.Is(err, refusal) {
+			e.Count++
+			e.Err = cmp.Or(e.Err, err)
+			return nil
+		}
+	}
+	return err
 }
 
 // giveInode gives the file or directory of a descriptor to the group. Unlike the kubelet it clears the setuid and

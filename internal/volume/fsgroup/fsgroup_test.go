@@ -1,6 +1,7 @@
 package fsgroup
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/test"
 )
 
 // TestGiveAgain: what belongs to the group already is not changed again, so that an attempt that was cut off is not in
@@ -59,6 +61,42 @@ func TestGiveAgain(t *testing.T) {
 		}
 		if name != "closed" && first[name].Mode != second[name].Mode {
 			t.Errorf("%s: mode %o, then %o", name, first[name].Mode, second[name].Mode)
+		}
+	}
+}
+
+// TestGiveWhatIsNotRefused: one file that nobody can give away keeps no other from the group.
+func TestGiveWhatIsNotRefused(t *testing.T) {
+	dir := t.TempDir()
+	names := []string{"a", "b", "c"}
+	for _, name := range names {
+		test.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	refused := filepath.Join(dir, "b")
+	const immutable = 0x10 // FS_IMMUTABLE_FL
+	flag := func(flags int) error {
+		file, err := os.Open(refused)
+		test.Must(t, err)
+		defer file.Close()
+		return unix.IoctlSetPointerInt(int(file.Fd()), unix.FS_IOC_SETFLAGS, flags)
+	}
+	if err := flag(immutable); err != nil {
+		t.Skipf("the file system has no immutable files: %v", err)
+	}
+	defer func() { test.Must(t, flag(0)) }()
+	volume, err := sys.OpenTree(dir)
+	test.Must(t, err)
+	defer volume.Close()
+	p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{FSGroup: new(int64(1234))}}}
+	var not *RefusedError
+	if err := Give(t.Context(), volume, p); !errors.As(err, &not) || not.Count != 1 || !errors.Is(err, unix.EPERM) {
+		t.Errorf("got %v", err)
+	}
+	for _, name := range append(names, ".") {
+		var st unix.Stat_t
+		test.Must(t, unix.Lstat(filepath.Join(dir, name), &st))
+		if given := st.Gid == 1234; given == (name == "b") {
+			t.Errorf("%s is given: %t", name, given)
 		}
 	}
 }

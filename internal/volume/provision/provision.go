@@ -126,7 +126,7 @@ func isDeleted(claim pod.Key, driver string) error {
 
 // isDirectory reports whether the claim has a directory.
 func isDirectory(dirs layout.Dirs, claim pod.Key) (bool, error) {
-	if err := CheckMounted(dirs); err != nil {
+	if err := CheckMounted(dirs, claim); err != nil {
 		return false, err
 	}
 	_, err := os.Lstat(dirs.Claim(claim.Namespace, claim.Name))
