@@ -3,9 +3,12 @@ package e2e
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/moby/sys/mountinfo"
 
 	"podrun.io/podrun/internal/test/testlogind"
 )
@@ -63,5 +66,47 @@ func TestMachineShutsDown(t *testing.T) {
 			return isReady(now)
 		})
 	}
+	machine.Lock(1)
+}
+
+// TestMachineShutsDownWithDriver: a CSI driver, which ends last, has its volumes back by then. They are published again
+// if the machine goes on.
+func TestMachineShutsDownWithDriver(t *testing.T) {
+	if !wanted() {
+		t.Skip("end-to-end tests run as root by make e2e (PODRUN_E2E=1)")
+	}
+	machine := testlogind.New(t, 20*time.Second)
+	n := newNode(t)
+	n.env = []string{"DBUS_SYSTEM_BUS_ADDRESS=" + machine.Address}
+	const name = "inline.csi.example.com"
+	dir, program := n.path("kubelet"), plugin(t, "..", "./internal/test/testcsi/driver")
+	n.write("driver.yaml", csiDriver(program, dir, name))
+	n.write("a.yaml", inContainer(manifest("a", "Always", forever, "volumes: [{name: data, csi: {driver: "+name+"}}]"),
+		"volumeMounts: [{name: data, mountPath: /data}, {name: data, mountPath: /part, subPath: part}]"))
+	n.serve("--plugins", "--plugins-dir="+dir, "--shutdown-grace-period=20s", "--shutdown-grace-period-critical-pods=5s")
+	n.ready("a-n")
+	n.ready("driver-n")
+	published := filepath.Join(dir, "plugins", name, "volumes", "*")
+	if got, err := filepath.Glob(published); err != nil || len(got) != 1 {
+		t.Fatalf("volumes of the driver: %q, %v", got, err)
+	}
+	lock := machine.Lock(0)
+	machine.Shutdown(true)
+	if lock.Held(patience) {
+		t.Error("the machine cannot shut down")
+	}
+	if got, err := filepath.Glob(published); err != nil || len(got) > 0 {
+		t.Errorf("the driver ended with volumes: %q, %v", got, err)
+	}
+	if table, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Join(dir, "pods"))); err != nil || len(table) > 0 {
+		t.Errorf("mounted: %v, %v", table, err)
+	}
+	machine.Shutdown(false)
+	n.await("the pod to have its volume again", func() error {
+		if r := n.run("exec", "a", "--", "ls", "/data/seen.json"); r.code != 0 {
+			return errors.New(r.String())
+		}
+		return nil
+	})
 	machine.Lock(1)
 }

@@ -19,7 +19,8 @@ type (
 	// CreateSandbox creates the pod's namespaces and network.
 	CreateSandbox struct{ Attempt int }
 	// RemoveSandbox releases a sandbox's namespaces and network. Lost reports that the pod has another sandbox, or
-	// gets one, that must not wait for this removal, and Completed that the pod has ended.
+	// gets one, that must not wait for this removal, and Completed that the pod has ended: CSI drivers unmount its
+	// volumes before.
 	RemoveSandbox struct {
 		ID, Why         string
 		Lost, Completed bool

@@ -31,14 +31,8 @@ func ShouldRestart(p *v1.Pod, c *v1.Container, code int) bool {
 	if ruleFor(c, code) != nil {
 		return true // both actions restart the container
 	}
-	switch policyOf(p, c) {
-	case v1.RestartPolicyNever:
-		return false
-	case v1.RestartPolicyOnFailure:
-		return code != 0
-	default:
-		return true
-	}
+	policy := policyOf(p, c)
+	return policy != v1.RestartPolicyNever && (policy != v1.RestartPolicyOnFailure || code != 0)
 }
 
 // ruleFor returns the first of c's restart rules that matches the exit code; nil if none does.

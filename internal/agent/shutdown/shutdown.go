@@ -11,6 +11,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -114,7 +115,11 @@ const seenEvery = 100 * time.Millisecond
 // recordTime is how long the loop has, when no pod runs any more, to record how the last ones ended.
 const recordTime = 2 * seenEvery
 
-// end terminates the pods below a priority and returns when none of them runs or the time is over.
+// cleanTime is how long pods of which nothing runs any more are waited for, until CSI drivers have their volumes back
+// and the networks are taken apart. What does not answer then does not answer later.
+const cleanTime = 5 * time.Second
+
+// end terminates the pods below a priority and returns when nothing of them is left or the time is over.
 func (s *Pods) end(ctx context.Context, below int64, within time.Duration) {
 	end := time.Now().Add(within)
 	for told := false; !told; { // a busy loop receives it late, so compute the remaining time again
@@ -129,9 +134,22 @@ func (s *Pods) end(ctx context.Context, below int64, within time.Duration) {
 	defer deadline.Stop()
 	every := time.NewTicker(seenEvery)
 	defer every.Stop()
-	for s.living(ctx, below) {
+	var enough <-chan time.Time
+	for {
+		running, left := s.left(ctx, below)
+		switch {
+		case !running && !left:
+			return
+		case running:
+			enough = nil
+		case enough == nil:
+			enough = time.After(cleanTime)
+		}
 		select {
 		case <-ctx.Done():
+			return
+		case <-enough:
+			s.Log.Warn("machine shutdown: volumes or networks of pods that have ended are left")
 			return
 		case <-deadline.C:
 			s.Log.Warn("machine shutdown: pods still running at the end of the grace period")
@@ -141,21 +159,22 @@ func (s *Pods) end(ctx context.Context, below int64, within time.Duration) {
 	}
 }
 
-// living reports that an instance of a pod below the priority runs, or that this is not known.
-func (s *Pods) living(ctx context.Context, below int64) bool {
+// left reports whether an instance of a pod below the priority runs, or that this is not known, and whether a sandbox
+// of one is left.
+func (s *Pods) left(ctx context.Context, below int64) (running, sandbox bool) {
 	all, err := s.Runtime.List(ctx)
 	if err != nil {
-		return true
+		return true, true
+	}
+	of := func(uid pod.UID) bool {
+		p, err := s.Runtime.LoadPod(uid)
+		return err == nil && pod.Priority(p) < below
 	}
 	for _, o := range all {
-		for _, c := range o.Containers {
-			if c.State != pod.Running {
-				continue
-			}
-			if p, err := s.Runtime.LoadPod(c.UID); err == nil && pod.Priority(p) < below {
-				return true
-			}
-		}
+		running = running || slices.ContainsFunc(o.Containers, func(c pod.Container) bool {
+			return c.State == pod.Running && of(c.UID)
+		})
+		sandbox = sandbox || slices.ContainsFunc(o.Sandboxes, func(s pod.Sandbox) bool { return of(s.UID) })
 	}
-	return false
+	return running, sandbox
 }

@@ -1,11 +1,15 @@
 package shutdown
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/runtime/fake"
 )
@@ -73,4 +77,46 @@ func TestServiceManagerWaits(t *testing.T) {
 		s.Begin(t.Context(), s.Grace)
 		wants(36*time.Second, 18*time.Second)
 	})
+}
+
+// machine is a runtime with one pod, of which things are left until times.
+type machine struct {
+	Runtime
+	runs, left time.Time
+}
+
+func (m machine) List(context.Context) ([]pod.Observed, error) {
+	var o pod.Observed
+	if time.Now().Before(m.runs) {
+		o.Containers = []pod.Container{{UID: "u", State: pod.Running}}
+	}
+	if time.Now().Before(m.left) {
+		o.Sandboxes = []pod.Sandbox{{UID: "u"}}
+	}
+	return []pod.Observed{o}, nil
+}
+
+func (machine) LoadPod(pod.UID) (*v1.Pod, error) { return &v1.Pod{}, nil }
+
+// TestWhatIsWaitedFor: the machine goes down as soon as nothing runs, and volumes and networks are back or do not come
+// back.
+func TestWhatIsWaitedFor(t *testing.T) {
+	for _, c := range []struct{ runs, left, want time.Duration }{
+		{0, 0, 0},
+		{4, 0, 4},
+		{4, 7, 7},
+		{4, 60, 4 + 5},
+		{60, 60, 30}, // the grace period
+		{28, 60, 30},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			s := newPods(make(chan reconcile.Halt, 10), manager(true), Options{Grace: 30 * time.Second})
+			s.Runtime = machine{runs: began.Add(c.runs * time.Second), left: began.Add(c.left * time.Second)}
+			s.end(t.Context(), 1, s.Grace)
+			if took := time.Since(began); took < c.want*time.Second || took > c.want*time.Second+2*seenEvery {
+				t.Errorf("%+v: took %v", c, took)
+			}
+		})
+	}
 }

@@ -302,12 +302,15 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 // removeSandbox removes a sandbox. A lost sandbox that cannot be removed does not end the sync: the
 // pod has, or gets, another one that must not wait for it.
 func (e *Executor) removeSandbox(ctx context.Context, s *revision.State, a plan.RemoveSandbox) error {
-	err := e.remover.removeSandbox(ctx, a.ID)
+	var err error
+	if a.Completed && s.Pod != nil {
+		err = e.remover.volumes.Ended(ctx, s.Pod.UID)
+	}
+	if err == nil {
+		err = e.remover.removeSandbox(ctx, a.ID)
+	}
 	if a.Lost {
 		return e.failures.Keep(s.Pod, plan.FailureSandbox+a.ID, pod.ReasonKillPod, err)
-	}
-	if err == nil && a.Completed && s.Pod != nil {
-		err = e.remover.volumes.Ended(ctx, s.Pod.UID)
 	}
 	if err != nil {
 		e.recorder.Record("", record.Warning, pod.ReasonKillPod, err.Error())
