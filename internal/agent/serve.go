@@ -170,7 +170,8 @@ func (s *service) newImages() *images.Service {
 // newPods returns what terminates the pods when the machine shuts down.
 func (s *service) newPods() *shutdown.Pods {
 	o, m := s.o, s.notify
-	return &shutdown.Pods{Options: o.Halt, Runtime: s.runtime, Loop: s.halt, Manager: m, Hurry: o.Hurry, Log: o.Log}
+	return &shutdown.Pods{Options: o.Halt, Runtime: s.runtime, Volumes: s.volumes.CSI(), Loop: s.halt,
+		Manager: m, Hurry: o.Hurry, Log: o.Log}
 }
 
 // pass stores, logs and passes on the desired sets of the sources until ctx ends.

@@ -19,8 +19,7 @@ type (
 	// CreateSandbox creates the pod's namespaces and network.
 	CreateSandbox struct{ Attempt int }
 	// RemoveSandbox releases a sandbox's namespaces and network. Lost reports that the pod has another sandbox, or
-	// gets one, that must not wait for this removal, and Completed that the pod has ended: CSI drivers unmount its
-	// volumes before.
+	// gets one, that must not wait for this removal, and Completed that the pod has ended.
 	RemoveSandbox struct {
 		ID, Why         string
 		Lost, Completed bool
@@ -65,6 +64,8 @@ type (
 	// RestartOnRequest saves that an instance is terminated and followed by another one, because a user has
 	// requested it.
 	RestartOnRequest struct{ ID, Container string }
+	// ReleaseVolumes makes CSI drivers unmount the volumes of a pod that the shutdown of the machine has ended.
+	ReleaseVolumes struct{}
 	// Interrupt records that the shutdown of the machine terminates the pod.
 	Interrupt struct{}
 	// Reap records an instance's exit and releases what the instance held.
@@ -86,6 +87,7 @@ func (Resize) action()           {}
 func (Allocate) action()         {}
 func (RestartForResize) action() {}
 func (RestartOnRequest) action() {}
+func (ReleaseVolumes) action()   {}
 func (Interrupt) action()        {}
 func (Reap) action()             {}
 func (RemoveContainer) action()  {}
@@ -122,8 +124,9 @@ func (a RestartForResize) String() string {
 func (a RestartOnRequest) String() string {
 	return fmt.Sprintf("accept restart of %s %s", a.Container, a.ID)
 }
-func (a Interrupt) String() string { return "record that the shutdown interrupts the pod" }
-func (a Reap) String() string      { return fmt.Sprintf("reap %s %s", a.Container, a.ID) }
+func (a ReleaseVolumes) String() string { return "make CSI drivers unmount the pod's volumes" }
+func (a Interrupt) String() string      { return "record that the shutdown interrupts the pod" }
+func (a Reap) String() string           { return fmt.Sprintf("reap %s %s", a.Container, a.ID) }
 func (a RemoveContainer) String() string {
 	return fmt.Sprintf("remove %s %s (%s)", a.Container, a.ID, a.Why)
 }

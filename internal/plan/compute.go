@@ -81,14 +81,26 @@ func run(plan *Plan, r revision) {
 	terminator := newTerminator(plan, r.Input)
 	if why, over := r.over(); over {
 		terminator.evicted = r.Evicted != ""
-		plan.Completed = r.end(plan, terminator, why)
+		if terminator.pod(r.mine, why) {
+			return
+		}
+		plan.Completed = true
+		if reap(plan, r.mine); len(plan.Actions) > 0 {
+			return // the result is reported once it is recorded, and does not wait for the sandbox
+		}
+		for _, s := range r.mine.Sandboxes {
+			plan.add(RemoveSandbox{ID: s.ID, Why: "pod completed", Completed: true})
+		}
 		return
 	}
 	if r.Limits.Shutdown != nil {
-		if r.interrupts() {
+		switch {
+		case r.interrupts():
 			plan.add(Interrupt{}) // before the first signal: the exit code 0 that may follow it is no success
-		} else {
-			r.end(plan, terminator, "node is shutting down") // while the CSI drivers, which end last, are there
+		case !terminator.pod(r.mine, "node is shutting down"):
+			if reap(plan, r.mine); r.Limits.Published && len(plan.Actions) == 0 {
+				plan.add(ReleaseVolumes{}) // while the drivers, which end last, are there
+			}
 		}
 		plan.wait(Waiting{"NodeShutdown", shutdownMessage}, pod.AllContainers(r.Pod)...)
 		return

@@ -130,6 +130,8 @@ type given struct {
 	Halted     bool                    `json:"halted,omitempty"`
 
 	Interrupted bool `json:"interrupted,omitempty"`
+	// Published: CSI drivers have mounted volumes of the pod.
+	Published bool `json:"published,omitempty"`
 }
 
 // givenCPUs are the CPUs that the pod's containers are to run on.
@@ -255,6 +257,7 @@ func (g given) into(in *Input) {
 	in.Interrupted = g.Interrupted
 	if g.Halted {
 		in.Limits.Shutdown = new(time.Hour) // longer than the grace periods of the cases
+		in.Limits.Published = g.Published
 	}
 	in.Images, in.Signalled = map[string]Image{}, map[string]pod.Signals{}
 	in.Probed, in.Failures = map[string]pod.Probed{}, map[string]Failure{}

@@ -31,6 +31,8 @@ type GraceLimits struct {
 	// that the pod is terminated, that nothing of it is started, and that no sandbox, container or
 	// data is removed. nil means that the pod is not affected by a shutdown.
 	Shutdown *time.Duration
+	// Published reports, during a shutdown, that CSI drivers have mounted volumes of the pod, which they unmount then.
+	Published bool
 }
 
 // limit returns period or, if that is shorter, the lowest of the limits.

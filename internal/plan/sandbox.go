@@ -71,17 +71,3 @@ func waitingForSandbox(f Failure, notYet Waiting) Waiting {
 	}
 	return Waiting{Reason: f.Reason, Message: f.Message}
 }
-
-// end terminates what runs of the revision, reaps it, and removes its sandboxes. It reports that nothing runs any more.
-func (r revision) end(plan *Plan, t terminator, why string) bool {
-	if t.pod(r.mine, why) {
-		return false
-	}
-	if reap(plan, r.mine); len(plan.Actions) > 0 {
-		return true // the result is reported once it is recorded, and does not wait for the sandbox
-	}
-	for _, s := range r.mine.Sandboxes {
-		plan.add(RemoveSandbox{ID: s.ID, Why: why, Completed: true})
-	}
-	return true
-}

@@ -56,6 +56,28 @@ func TestMachineShutsDown(t *testing.T) {
 	})
 }
 
+// TestVolumesOfPodsAtAShutdown: a pod of which nothing runs gives its volumes back while the drivers run. It has its
+// sandbox as before, so that it comes before others when the machine is back.
+func TestVolumesOfPodsAtAShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		halt := make(chan reconcile.Halt)
+		var ended []pod.UID
+		h := start(t, forever(), func(o *reconcile.Options) { o.Halt, o.Volumes = halt, endedVolumes{ended: &ended} })
+		defer h.stop()
+		driver := newPod("driver", "u2", v1.RestartPolicyAlways, "b")
+		driver.Spec.PriorityClassName = "system-node-critical"
+		h.want(web(), driver)
+		h.wantLiving("u1-a-0 u2-b-0")
+		halt <- reconcile.Halt{Below: pod.CriticalPriority, Grace: 3 * time.Second}
+		after(2 * time.Second)
+		h.wantLiving("u2-b-0")
+		seen, err := h.rt.Inspect(t.Context(), pod.Key{Namespace: "default", Name: "web"})
+		if len(ended) != 1 || ended[0] != "u1" || err != nil || len(seen.Sandboxes) != 1 {
+			t.Errorf("released %v, left: %+v, %v", ended, seen, err)
+		}
+	})
+}
+
 // TestShutdownBoundsWhatIsNotWanted: a pod whose manifest was removed just before has no more time
 // than the others of its priority.
 func TestShutdownBoundsWhatIsNotWanted(t *testing.T) {

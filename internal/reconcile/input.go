@@ -70,7 +70,7 @@ func (w *worker) graceLimits(seen pod.Observed) plan.GraceLimits {
 		p = &v1.Pod{} // its manifest is not known
 	}
 	if pod.Priority(p) < h.Below {
-		limits.Shutdown = &h.Grace
+		limits.Shutdown, limits.Published = &h.Grace, w.o.Volumes.Published(p.UID)
 	}
 	return limits
 }

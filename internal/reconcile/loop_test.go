@@ -123,6 +123,7 @@ func (noVolumes) Files(*v1.Pod, []pod.FileKey) (map[pod.FileKey]string, error) {
 func (noVolumes) Refresh(context.Context, pod.Inside) error                    { return nil }
 func (noVolumes) Teardown(context.Context, pod.UID) error                      { return nil }
 func (noVolumes) Ended(context.Context, pod.UID) error                         { return nil }
+func (noVolumes) Published(pod.UID) bool                                       { return false }
 
 type noLogs struct{}
 
@@ -854,6 +855,8 @@ func (v endedVolumes) Ended(_ context.Context, uid pod.UID) error {
 	*v.ended = append(*v.ended, uid)
 	return nil
 }
+
+func (v endedVolumes) Published(uid pod.UID) bool { return !slices.Contains(*v.ended, uid) }
 
 // TestVolumesOfPodsThatEnded: what a completed pod has mounted is released when its sandbox goes, not with its data.
 func TestVolumesOfPodsThatEnded(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -28,6 +29,13 @@ func readyClaim(ctx context.Context, v *Volumes, p *v1.Pod, c *v1.PersistentVolu
 	if !isComponent(p.Namespace) || !isComponent(claim) || strings.HasPrefix(claim, ".") {
 		return "", fmt.Errorf("the claim %q cannot be a directory's name", claim)
 	}
+	recorded := pod.Key{Namespace: p.Namespace, Name: claim}
+	if mountsOn(p, claim) {
+		recorded.Name = ""
+	}
+	if err := provision.RecordMounted(v.dirs, recorded); err != nil {
+		return "", err
+	}
 	if err := v.makeClaim(p.Namespace, claim); err != nil {
 		return "", err
 	}
@@ -37,13 +45,27 @@ func readyClaim(ctx context.Context, v *Volumes, p *v1.Pod, c *v1.PersistentVolu
 	return v.dirs.Claim(p.Namespace, claim), v.ownOnce(ctx, p, claim)
 }
 
+// mountsOn reports whether what is mounted on a claim may be the pod's own work, which begins without it.
+func mountsOn(p *v1.Pod, claim string) bool {
+	for _, volume := range p.Spec.Volumes {
+		if c := volume.PersistentVolumeClaim; c == nil || c.ClaimName != claim {
+			continue
+		}
+		for _, c := range pod.AllContainers(p) {
+			if slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool {
+				return m.Name == volume.Name && isBidirectional(m)
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // makeClaim holds no lock over an access to what may be a file system of its own, which may not answer, except that of
 // the claim's namespace while it makes the directory there.
 func (v *Volumes) makeClaim(namespace, claim string) error {
 	if err := os.MkdirAll(v.dirs.Claims(), layout.ModePrivate); err != nil {
-		return err
-	}
-	if err := provision.RecordMounted(v.dirs, pod.Key{Namespace: namespace, Name: claim}); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(v.dirs.Claims())

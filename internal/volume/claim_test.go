@@ -429,6 +429,42 @@ func claimsThatAreNotMounted(t *testing.T, within, record string, bind bool, ref
 	}
 }
 
+// TestClaimsThatPodsMount: a pod that mounts a file system on its claim itself begins without that, and is no reason for
+// others to begin. The claim's name may be as long as any.
+func TestClaimsThatPodsMount(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	name := strings.Repeat("a", 253)
+	at := f.dirs().Claim("default", name)
+	mounts := func(propagation v1.MountPropagationMode) error {
+		p := podWith(claimed(name))
+		c := mounting(v1.VolumeMount{Name: "v", MountPath: "/v", MountPropagation: &propagation})
+		p.Spec.Containers = []v1.Container{*c}
+		return f.Mount(t.Context(), pod.Inside{Pod: p})
+	}
+	mount := func() {
+		t.Helper()
+		test.Must(t, os.MkdirAll(at, 0o700))
+		test.Must(t, unix.Mount("none", at, "tmpfs", 0, ""))
+	}
+	mount()
+	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+	test.Must(t, mounts(v1.MountPropagationBidirectional)) // once more
+	test.Must(t, unix.Unmount(at, 0))
+	if err := mounts(v1.MountPropagationHostToContainer); err != nil {
+		t.Errorf("what the pod has mounted counts: %v", err)
+	}
+	mount()
+	test.Must(t, mounts(v1.MountPropagationHostToContainer))
+	test.Must(t, unix.Unmount(at, 0))
+	if err := mounts(v1.MountPropagationHostToContainer); err == nil {
+		t.Error("it begins without what was mounted")
+	}
+	if err := mounts(v1.MountPropagationBidirectional); err != nil {
+		t.Errorf("who is to mount it does not begin: %v", err)
+	}
+}
+
 // TestClaimThatIsNotGivenToTheGroup: a claim whose file system refuses that is used as it is.
 func TestClaimThatIsNotGivenToTheGroup(t *testing.T) {
 	needRoot(t)

@@ -89,10 +89,14 @@ func pinTarget(root *os.Root, within string, dir bool) (*os.File, error) {
 // enslave stops mounts and unmounts at the pin from propagating to the volume itself, except for a
 // mount with Bidirectional propagation.
 func enslave(at string, m v1.VolumeMount) error {
-	if m.MountPropagation != nil && *m.MountPropagation == v1.MountPropagationBidirectional {
+	if isBidirectional(m) {
 		return nil
 	}
 	return sys.SetPropagation(at, sys.SlaveTree)
+}
+
+func isBidirectional(m v1.VolumeMount) bool {
+	return m.MountPropagation != nil && *m.MountPropagation == v1.MountPropagationBidirectional
 }
 
 // unpin undoes what an earlier start bound to the path, and removes the file or directory that was

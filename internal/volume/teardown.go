@@ -14,6 +14,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/volume/csi"
 	"podrun.io/podrun/internal/volume/mounts"
 )
 
@@ -54,6 +55,12 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 		return err
 	}
 	return v.csi.Release(ctx, uid)
+}
+
+// Published reports whether CSI drivers have mounted volumes of the pod, and are not to unmount them.
+func (v *Volumes) Published(uid pod.UID) bool {
+	all, _ := csi.Records(v.dirs)
+	return slices.ContainsFunc(all, func(r csi.Record) bool { return r.UID == uid && !r.Released })
 }
 
 // Ended makes CSI drivers unmount what a pod has that has ended. It stays until then, also without a sandbox.

@@ -39,10 +39,17 @@ type Runtime interface {
 	LoadPod(uid pod.UID) (*v1.Pod, error)
 }
 
+// Volumes are those of CSI drivers.
+type Volumes interface {
+	// Holders returns the pods that have some, also those that are gone, and whether a driver is being called.
+	Holders() (uids []pod.UID, calling bool)
+}
+
 // Pods are the pods to terminate. They implement nodeshutdown.Shutdown.
 type Pods struct {
 	Options
 	Runtime Runtime
+	Volumes Volumes
 	// Loop receives the orders. It is the other end of reconcile.Options.Halt.
 	Loop chan<- reconcile.Halt
 	// Manager is told when serve stops; see Outlive.
@@ -115,9 +122,9 @@ const seenEvery = 100 * time.Millisecond
 // recordTime is how long the loop has, when no pod runs any more, to record how the last ones ended.
 const recordTime = 2 * seenEvery
 
-// cleanTime is how long pods of which nothing runs any more are waited for, until CSI drivers have their volumes back
-// and the networks are taken apart. What does not answer then does not answer later.
-const cleanTime = 5 * time.Second
+// releaseTime is how long no CSI driver may be called although volumes are left, until they are given up: their drivers
+// do not run, or fail. One that is being called is waited for.
+const releaseTime = 5 * time.Second
 
 // end terminates the pods below a priority and returns when nothing of them is left or the time is over.
 func (s *Pods) end(ctx context.Context, below int64, within time.Duration) {
@@ -136,20 +143,20 @@ func (s *Pods) end(ctx context.Context, below int64, within time.Duration) {
 	defer every.Stop()
 	var enough <-chan time.Time
 	for {
-		running, left := s.left(ctx, below)
+		busy, left := s.left(ctx, below)
 		switch {
-		case !running && !left:
+		case !busy && !left:
 			return
-		case running:
+		case busy:
 			enough = nil
 		case enough == nil:
-			enough = time.After(cleanTime)
+			enough = time.After(releaseTime)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-enough:
-			s.Log.Warn("machine shutdown: volumes or networks of pods that have ended are left")
+			s.Log.Warn("machine shutdown: CSI drivers have not unmounted all volumes")
 			return
 		case <-deadline.C:
 			s.Log.Warn("machine shutdown: pods still running at the end of the grace period")
@@ -159,22 +166,25 @@ func (s *Pods) end(ctx context.Context, below int64, within time.Duration) {
 	}
 }
 
-// left reports whether an instance of a pod below the priority runs, or that this is not known, and whether a sandbox
-// of one is left.
-func (s *Pods) left(ctx context.Context, below int64) (running, sandbox bool) {
+// left reports whether an instance of a pod below the priority runs or a CSI driver is being called, or that this is
+// not known; and whether drivers have volumes to unmount before they end themselves.
+func (s *Pods) left(ctx context.Context, below int64) (busy, volumes bool) {
 	all, err := s.Runtime.List(ctx)
 	if err != nil {
 		return true, true
 	}
-	of := func(uid pod.UID) bool {
-		p, err := s.Runtime.LoadPod(uid)
-		return err == nil && pod.Priority(p) < below
-	}
 	for _, o := range all {
-		running = running || slices.ContainsFunc(o.Containers, func(c pod.Container) bool {
-			return c.State == pod.Running && of(c.UID)
+		busy = busy || slices.ContainsFunc(o.Containers, func(c pod.Container) bool {
+			p, err := s.Runtime.LoadPod(c.UID)
+			return c.State == pod.Running && err == nil && pod.Priority(p) < below
 		})
-		sandbox = sandbox || slices.ContainsFunc(o.Sandboxes, func(s pod.Sandbox) bool { return of(s.UID) })
 	}
-	return running, sandbox
+	if below > pod.CriticalPriority { // the drivers end now
+		return busy, false
+	}
+	holders, calling := s.Volumes.Holders()
+	return busy || calling, slices.ContainsFunc(holders, func(uid pod.UID) bool {
+		p, err := s.Runtime.LoadPod(uid)
+		return err != nil || pod.Priority(p) < below // a pod that is removed has no manifest
+	})
 }

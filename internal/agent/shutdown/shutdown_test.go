@@ -43,7 +43,7 @@ func (manager) Extend(time.Duration) {}
 func (m manager) Waits() bool        { return bool(m) }
 
 func newPods(loop chan<- reconcile.Halt, m Manager, o Options) *Pods {
-	return &Pods{Runtime: fake.New("boot"), Loop: loop, Manager: m, Options: o, Log: slog.New(slog.DiscardHandler)}
+	return &Pods{Runtime: fake.New("boot"), Volumes: machine{}, Loop: loop, Manager: m, Options: o, Log: slog.New(slog.DiscardHandler)}
 }
 
 // TestServiceManagerWaits: pods get their whole time from a service manager that waits for serve, and are
@@ -79,10 +79,11 @@ func TestServiceManagerWaits(t *testing.T) {
 	})
 }
 
-// machine is a runtime with one pod, of which things are left until times.
+// machine has one pod, that runs until a time, and whose driver is called until another one, and has its volume until the
+// last one.
 type machine struct {
 	Runtime
-	runs, left time.Time
+	runs, called, left time.Time
 }
 
 func (m machine) List(context.Context) ([]pod.Observed, error) {
@@ -90,32 +91,39 @@ func (m machine) List(context.Context) ([]pod.Observed, error) {
 	if time.Now().Before(m.runs) {
 		o.Containers = []pod.Container{{UID: "u", State: pod.Running}}
 	}
-	if time.Now().Before(m.left) {
-		o.Sandboxes = []pod.Sandbox{{UID: "u"}}
-	}
 	return []pod.Observed{o}, nil
 }
 
 func (machine) LoadPod(pod.UID) (*v1.Pod, error) { return &v1.Pod{}, nil }
 
-// TestWhatIsWaitedFor: the machine goes down as soon as nothing runs, and volumes and networks are back or do not come
-// back.
+func (m machine) Holders() (uids []pod.UID, calling bool) {
+	if time.Now().Before(m.left) {
+		uids = []pod.UID{"u"}
+	}
+	return uids, time.Now().Before(m.called)
+}
+
+// TestWhatIsWaitedFor: the drivers of volumes end as soon as nothing runs, and they have their volumes back or are not
+// called any more.
 func TestWhatIsWaitedFor(t *testing.T) {
-	for _, c := range []struct{ runs, left, want time.Duration }{
-		{0, 0, 0},
-		{4, 0, 4},
-		{4, 7, 7},
-		{4, 60, 4 + 5},
-		{60, 60, 30}, // the grace period
-		{28, 60, 30},
+	for _, c := range []struct{ runs, called, left, want time.Duration }{
+		{0, 0, 0, 0},
+		{4, 0, 0, 4},
+		{4, 0, 7, 7},
+		{4, 20, 20, 20},
+		{4, 20, 60, 20 + 5},
+		{4, 60, 60, 30}, // the grace period
+		{60, 0, 60, 30},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
+			at := func(seconds time.Duration) time.Time { return began.Add(seconds * time.Second) }
 			s := newPods(make(chan reconcile.Halt, 10), manager(true), Options{Grace: 30 * time.Second})
-			s.Runtime = machine{runs: began.Add(c.runs * time.Second), left: began.Add(c.left * time.Second)}
-			s.end(t.Context(), 1, s.Grace)
-			if took := time.Since(began); took < c.want*time.Second || took > c.want*time.Second+2*seenEvery {
-				t.Errorf("%+v: took %v", c, took)
+			m := machine{runs: at(c.runs), called: at(c.called), left: at(c.left)}
+			s.Runtime, s.Volumes = m, m
+			s.end(t.Context(), pod.CriticalPriority, s.Grace)
+			if lasted := time.Since(began); lasted < c.want*time.Second || lasted > c.want*time.Second+2*seenEvery {
+				t.Errorf("%+v: %v", c, lasted)
 			}
 		})
 	}

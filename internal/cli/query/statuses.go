@@ -130,7 +130,7 @@ func (r *Reader) mergeNotOwned(pods []*v1.Pod) ([]*v1.Pod, error) {
 
 // Waiting returns the pods that a process has, or serve wants to have, and that have not ended.
 func (r *Reader) Waiting() ([]*v1.Pod, error) {
-	pods, err := r.Pods()
+	pods, err := r.Settled()
 	return slices.DeleteFunc(pods, func(p *v1.Pod) bool { return status.IsUnowned(p) || status.Ended(p) }), err
 }
 

@@ -40,6 +40,8 @@ type Volumes interface {
 	// Refresh updates the volumes of a running pod to its current manifest and objects (ConfigMaps
 	// and Secrets).
 	Refresh(ctx context.Context, in pod.Inside) error
+	// Published reports whether CSI drivers have mounted volumes of the pod, and are not to unmount them.
+	Published(uid pod.UID) bool
 	// Ended releases what a pod that has ended needs no more of its volumes.
 	Ended(ctx context.Context, uid pod.UID) error
 	// Teardown unmounts what was mounted for a revision. A mount that is busy is an error.
@@ -284,6 +286,8 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 	case plan.Kill:
 		event(a.Container, record.Normal, "Killing", fmt.Sprintf("Killing container %s: %s", a.Container, a.Why))
 		return e.life.Terminator.Signal(ctx, *s, seen, a.ID, "SIGKILL")
+	case plan.ReleaseVolumes:
+		return e.remover.volumes.Ended(ctx, s.Pod.UID)
 	case plan.Interrupt:
 		return e.remover.data.Interrupt(s.Pod.UID)
 	case plan.Reap:
@@ -302,15 +306,12 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 // removeSandbox removes a sandbox. A lost sandbox that cannot be removed does not end the sync: the
 // pod has, or gets, another one that must not wait for it.
 func (e *Executor) removeSandbox(ctx context.Context, s *revision.State, a plan.RemoveSandbox) error {
-	var err error
-	if a.Completed && s.Pod != nil {
-		err = e.remover.volumes.Ended(ctx, s.Pod.UID)
-	}
-	if err == nil {
-		err = e.remover.removeSandbox(ctx, a.ID)
-	}
+	err := e.remover.removeSandbox(ctx, a.ID)
 	if a.Lost {
 		return e.failures.Keep(s.Pod, plan.FailureSandbox+a.ID, pod.ReasonKillPod, err)
+	}
+	if err == nil && a.Completed && s.Pod != nil {
+		err = e.remover.volumes.Ended(ctx, s.Pod.UID)
 	}
 	if err != nil {
 		e.recorder.Record("", record.Warning, pod.ReasonKillPod, err.Error())

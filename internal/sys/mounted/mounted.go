@@ -36,18 +36,20 @@ func Nothing(dir string) error {
 	return nil
 }
 
-// At reports whether something is mounted on a path, or on what a symbolic link there leads to, or whether that is on
-// another file system than the directory above, dir. Before Linux 5.8 a part of the same file system that is mounted
-// there cannot be seen. The error is fs.ErrNotExist if the path does not exist.
+// At reports whether what is at a path, or what a symbolic link there leads to, is another mount than the directory
+// above, dir. It makes the kernel mount what it mounts on access. Before Linux 5.8 it compares devices: what is mounted
+// there of the same file system cannot be seen then. The error is fs.ErrNotExist if the path does not exist.
 func At(path, dir string) (bool, error) {
 	var is, above unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_NO_AUTOMOUNT, 0, &is)
+	err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &is)
 	if err == nil {
-		err = unix.Statx(unix.AT_FDCWD, dir, unix.AT_NO_AUTOMOUNT, 0, &above)
+		err = unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_MNT_ID, &above)
 	}
 	if err != nil {
 		return false, &fs.PathError{Op: "statx", Path: path, Err: err}
 	}
-	return is.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 ||
-		is.Dev_major != above.Dev_major || is.Dev_minor != above.Dev_minor, nil
+	if is.Mask&above.Mask&unix.STATX_MNT_ID != 0 {
+		return is.Mnt_id != above.Mnt_id, nil // two subvolumes of btrfs have two devices, and one mount
+	}
+	return is.Dev_major != above.Dev_major || is.Dev_minor != above.Dev_minor, nil
 }

@@ -323,6 +323,17 @@ func uncertain(err error) bool {
 	return false
 }
 
+// Holders returns the pod revisions that have volumes, also those that are gone, and whether a driver is being called.
+func (d *Drivers) Holders() (uids []pod.UID, calling bool) {
+	all, _ := d.records.list("")
+	for _, r := range all {
+		uids = append(uids, r.UID)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return uids, len(d.calls) > 0
+}
+
 // Release unpublishes the volumes of a pod revision that is about to be removed. It waits for drivers for some
 // seconds. What is not unpublished then is so later: no driver keeps a pod from being removed. An error means that
 // this could not be recorded.

@@ -26,7 +26,7 @@ func CheckMounted(dirs layout.Dirs, claim pod.Key) error {
 	return nil
 }
 
-// RecordMounted is CheckMounted, and records what is mounted.
+// RecordMounted is CheckMounted, and records what is mounted. It leaves out the claim itself if its name is "".
 func RecordMounted(dirs layout.Dirs, claim pod.Key) error {
 	for dir, record := range levels(dirs, claim) {
 		is, recorded, err := checkMounted(dir, record)
@@ -40,8 +40,9 @@ func RecordMounted(dirs layout.Dirs, claim pod.Key) error {
 		if err := os.MkdirAll(parent, layout.ModePrivate); err != nil {
 			return err
 		}
-		err = sys.WriteDurable(record, nil, 0o600)
-		if err := errors.Join(err, sys.SyncDir(filepath.Dir(parent)), sys.SyncDir(dirs.Root)); err != nil {
+		err = os.WriteFile(record, nil, 0o600) // without a temporary file, whose name may be that of another claim
+		err = errors.Join(err, sys.SyncDir(parent), sys.SyncDir(filepath.Dir(parent)), sys.SyncDir(dirs.Root))
+		if err != nil {
 			return err
 		}
 	}
@@ -51,11 +52,11 @@ func RecordMounted(dirs layout.Dirs, claim pod.Key) error {
 // levels returns the directories that lead to a claim, from the top, each with the file that records that something is
 // mounted on it.
 func levels(dirs layout.Dirs, claim pod.Key) iter.Seq2[string, string] {
-	of := dirs.Claim(claim.Namespace, claim.Name)
 	return func(yield func(dir, record string) bool) {
 		_ = yield(dirs.Claims(), layout.ClaimsMounted(dirs, "", "")) &&
-			yield(filepath.Dir(of), layout.ClaimsMounted(dirs, claim.Namespace, "")) &&
-			yield(of, layout.ClaimsMounted(dirs, claim.Namespace, claim.Name))
+			yield(filepath.Join(dirs.Claims(), claim.Namespace), layout.ClaimsMounted(dirs, claim.Namespace, "")) &&
+			claim.Name != "" &&
+			yield(dirs.Claim(claim.Namespace, claim.Name), layout.ClaimsMounted(dirs, claim.Namespace, claim.Name))
 	}
 }
 
