@@ -39,14 +39,7 @@ type firewall struct {
 // the rules of others are as they were, also when the pods are gone.
 func TestHostPortsBesideFirewalls(t *testing.T) {
 	m := bootServing(t)
-	m.sh(`ip netns add out
-		ip link add m0 type veth peer name e0 netns out
-		ip addr add 10.77.0.1/24 dev m0; ip addr add fd77::1/64 dev m0 nodad; ip link set m0 up
-		ip -n out addr add 10.77.0.2/24 dev e0; ip -n out addr add fd77::2/64 dev e0 nodad
-		ip -n out link set e0 up; ip -n out link set lo up
-		ip route add default via 10.77.0.2; ip -6 route add default via fd77::2
-		mkdir /tmp/out; echo outside > /tmp/out/x
-		ip netns exec out busybox httpd -p 7000 -h /tmp/out`)
+	m.outsider()
 	m.sh("systemctl stop podrun")
 	// The rules that podrun's log names, as an administrator would copy them.
 	const named = `journalctl _SYSTEMD_INVOCATION_ID=$(systemctl show -p InvocationID --value podrun) --no-pager |

@@ -12,10 +12,7 @@ import (
 
 // Forward turns on the forwarding of packets of addr's family between the machine's links.
 func Forward(addr netip.Addr) error {
-	path := "/proc/sys/net/ipv4/ip_forward"
-	if addr.Is6() {
-		path = "/proc/sys/net/ipv6/conf/all/forwarding"
-	}
+	path := forwarding(addr)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err

@@ -24,26 +24,47 @@ type Watched struct {
 	Groups   []int
 	// Matters reports whether a message is a change, by its first 32 bytes. nil: each is.
 	Matters func(message []byte) bool
+	// Also is watched too, unless it is nil.
+	Also *Watched
 }
 
 // Watch calls changed at once, and then after each change that the kernel announces, until ctx ends, which is its
 // error: once for all changes within half a second. It watches the network namespace of the calling thread.
 func Watch(ctx context.Context, w Watched, changed func()) error {
 	for {
-		socket, err := listen(w.Protocol, w.Groups) // first, so that no change is missed
-		if err != nil {
-			return err
-		}
-		changed()
-		err = w.await(ctx, socket)
-		_ = socket.Close()
-		if err != nil {
+		if err := w.once(ctx, changed); err != nil {
 			return err
 		}
 		if err := sys.Sleep(ctx, settling); err != nil {
 			return err
 		}
 	}
+}
+
+// once calls changed, and returns when a change was announced meanwhile or after that.
+func (w Watched) once(ctx context.Context, changed func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var waits []func() error
+	for of := &w; of != nil; of = of.Also {
+		socket, err := listen(of.Protocol, of.Groups) // first, so that no change is missed
+		if err != nil {
+			return err
+		}
+		defer socket.Close()
+		waits = append(waits, func() error { return of.await(ctx, socket) })
+	}
+	changed()
+	ended := make(chan error, len(waits))
+	for _, wait := range waits {
+		go func() { ended <- wait() }()
+	}
+	err := <-ended
+	cancel()
+	for range waits[1:] {
+		<-ended
+	}
+	return err
 }
 
 func listen(protocol int, groups []int) (*os.File, error) {
