@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -62,11 +62,18 @@ func linkLocal(mac net.HardwareAddr) netip.Addr {
 type fenceTable struct {
 	table                      *nftables.Table
 	ports, macs, addrs, addrs6 *nftables.Set
+	// advertised has a rule for each port and address that its pod may advertise. It is no set, because nft 1.0.6 does
+	// not know that field of an advertisement, and would not read what it lists of a set for it.
+	advertised *nftables.Chain
 }
 
 func newFenceTable(bridge string) (fenceTable, error) {
 	f := fenceTable{table: &nftables.Table{Family: nftables.TableFamilyBridge, Name: bridge}}
-	f.ports = &nftables.Set{Table: f.table, Name: "ports", KeyType: nftables.TypeIFName}
+	// The byte order is for the program nft, which otherwise lists other names than it reads.
+	f.advertised = &nftables.Chain{Table: f.table, Name: "advertised"}
+	f.ports = &nftables.Set{
+		Table: f.table, Name: "ports", KeyType: nftables.TypeIFName, KeyByteOrder: binaryutil.NativeEndian,
+	}
 	for _, s := range []struct {
 		set  **nftables.Set
 		name string
@@ -100,12 +107,34 @@ func (f fenceTable) sets(ports []fenced) map[*nftables.Set][]nftables.SetElement
 		add(f.ports, p.link, nil)
 		add(f.macs, p.link, mac)
 		add(f.addrs, p.link, p.addr.AsSlice())
-		add(f.addrs6, p.link, linkLocal(mac).AsSlice())
-		if p.addr6.IsValid() {
-			add(f.addrs6, p.link, p.addr6.AsSlice())
+		for _, addr := range p.all6() {
+			add(f.addrs6, p.link, addr.AsSlice())
 		}
 	}
 	return out
+}
+
+// all6 returns the IPv6 addresses that the pod may send from.
+func (p fenced) all6() []netip.Addr {
+	own := linkLocal(macOf(podPrefix, p.addr))
+	if !p.addr6.IsValid() {
+		return []netip.Addr{own}
+	}
+	return []netip.Addr{own, p.addr6}
+}
+
+// advertise lets the ports advertise their addresses. The rules precede that which drops other advertisements.
+func (f fenceTable) advertise(c *nftables.Conn, ports []fenced) {
+	for _, p := range ports {
+		for _, addr := range p.all6() {
+			c.InsertRule(&nftables.Rule{Table: f.table, Chain: f.advertised, Exprs: append(
+				nft.MatchLink(expr.MetaKeyIIFNAME, p.link),
+				&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: neighbourAddr, Len: 16},
+				&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: addr.AsSlice()},
+				&expr.Verdict{Kind: expr.VerdictReturn},
+			)})
+		}
+	}
 }
 
 // publishFence creates or replaces the bridge's fence. Ports that are not among ports are not
@@ -129,6 +158,9 @@ func publishFence(bridge string, ports []fenced) error {
 			return err
 		}
 	}
+	c.AddChain(f.advertised)
+	c.AddRule(&nftables.Rule{Table: f.table, Chain: f.advertised, Exprs: nft.Rule(expr.VerdictDrop)})
+	f.advertise(c, ports)
 	chain := c.AddChain(&nftables.Chain{
 		Name: "from-pods", Table: f.table, Type: nftables.ChainTypeFilter,
 		// A low priority, to run before other chains.
@@ -200,7 +232,7 @@ func (f fenceTable) rules() [][]expr.Any {
 		return exprs
 	}
 	icmp6 := func(kind byte) []expr.Any {
-		return append(matchProtocol(unix.ETH_P_IPV6),
+		return append(nft.MatchProtocol(unix.ETH_P_IPV6),
 			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_ICMPV6}},
 			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: icmpType, Len: 1},
@@ -210,15 +242,14 @@ func (f fenceTable) rules() [][]expr.Any {
 	unspecified := nft.MatchSubnet(source6, expr.CmpOpEq, netip.PrefixFrom(netip.IPv6Unspecified(), 128))
 	return append(f.reserved(), [][]expr.Any{
 		nft.Rule(expr.VerdictDrop, unknown(f.macs, expr.PayloadBaseLLHeader, etherSource, 6)),
-		nft.Rule(expr.VerdictDrop, matchProtocol(unix.ETH_P_ARP), unknown(f.macs, header, arpEther, 6)),
-		nft.Rule(expr.VerdictAccept, matchProtocol(unix.ETH_P_ARP), known(f.addrs, header, arpAddress, 4)),
-		nft.Rule(expr.VerdictAccept, matchProtocol(unix.ETH_P_IP), known(f.addrs, header, source4, 4)),
+		nft.Rule(expr.VerdictDrop, nft.MatchProtocol(unix.ETH_P_ARP), unknown(f.macs, header, arpEther, 6)),
+		nft.Rule(expr.VerdictAccept, nft.MatchProtocol(unix.ETH_P_ARP), known(f.addrs, header, arpAddress, 4)),
+		nft.Rule(expr.VerdictAccept, nft.MatchProtocol(unix.ETH_P_IP), known(f.addrs, header, source4, 4)),
 		nft.Rule(expr.VerdictDrop, icmp6(routerAdvertisement)),
 		nft.Rule(expr.VerdictDrop, icmp6(redirect)),
-		nft.Rule(expr.VerdictDrop, icmp6(neighbourAdvert),
-			unknown(f.addrs6, expr.PayloadBaseTransportHeader, neighbourAddr, 16)),
+		append(icmp6(neighbourAdvert), &expr.Verdict{Kind: expr.VerdictJump, Chain: f.advertised.Name}),
 		nft.Rule(expr.VerdictAccept, icmp6(neighbourSolicitation), unspecified), // duplicate address detection
-		nft.Rule(expr.VerdictAccept, matchProtocol(unix.ETH_P_IPV6), known(f.addrs6, header, source6, 16)),
+		nft.Rule(expr.VerdictAccept, nft.MatchProtocol(unix.ETH_P_IPV6), known(f.addrs6, header, source6, 16)),
 		nft.Rule(expr.VerdictDrop),
 	}...)
 }
@@ -226,14 +257,6 @@ func (f fenceTable) rules() [][]expr.Any {
 // is matches if the value in the registers is in the set; with not, if it is not.
 func is(in *nftables.Set, not bool) expr.Any {
 	return &expr.Lookup{SourceRegister: nft.FirstWord, SetName: in.Name, SetID: in.ID, Invert: not}
-}
-
-// matchProtocol matches frames of an EtherType.
-func matchProtocol(kind uint16) []expr.Any {
-	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.BigEndian.AppendUint16(nil, kind)},
-	}
 }
 
 // addFence adds a port to the bridge's fence, in a fraction of the time that publishFence needs. It
@@ -252,6 +275,7 @@ func addFence(bridge string, p fenced) error {
 			return err
 		}
 	}
+	f.advertise(c, []fenced{p})
 	return c.Flush()
 }
 

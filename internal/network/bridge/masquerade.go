@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/network/nft"
 	"podrun.io/podrun/internal/network/portmap"
@@ -88,28 +87,9 @@ func addTable(c *nftables.Conn, bridge string, subnet netip.Prefix, open bool) {
 	}
 }
 
-// removeTables removes the bridge's tables, those that exist. It is one transaction, because the kernel waits for all
-// processors at the end of each.
+// removeTables removes the bridge's tables, those that exist.
 func removeTables(bridge string) error {
-	c, err := nftables.New()
-	if err != nil {
-		return err
-	}
-	for range 3 {
-		var all []*nftables.Table
-		if all, err = c.ListTables(); err != nil {
-			return err
-		}
-		for _, t := range all {
-			if isOurs(t, bridge) {
-				c.DelTable(t)
-			}
-		}
-		if err = c.Flush(); !errors.Is(err, unix.ENOENT) { // another program has removed one meanwhile
-			return err
-		}
-	}
-	return err
+	return nft.RemoveTables(func(t *nftables.Table) bool { return isOurs(t, bridge) })
 }
 
 // isOurs reports whether a table is one of the bridge's.

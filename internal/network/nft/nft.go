@@ -1,13 +1,14 @@
 // Package nft has what podrun's nftables rules share: the two address families, expressions that match packets by
 // subnet, link and connection, and the generation of all rules.
 //
-// It installs nothing: packages bridge, portmap and firewall own their rules.
+// It installs nothing: packages bridge, portmap and firewall own their rules. It removes whole tables for them.
 //
 // Start reading at Family and Rule.
 package nft
 
 import (
 	"encoding/binary"
+	"errors"
 	"net"
 	"net/netip"
 
@@ -72,6 +73,38 @@ func TableName(t *nftables.Table) string {
 		nftables.TableFamilyBridge: "bridge",
 	}[t.Family]
 	return family + " " + t.Name
+}
+
+// RemoveTables removes those of the machine's tables for which which returns true. It is one transaction, because the
+// kernel waits for all processors at the end of each.
+func RemoveTables(which func(*nftables.Table) bool) error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	for range 3 {
+		var all []*nftables.Table
+		if all, err = c.ListTables(); err != nil {
+			return err
+		}
+		for _, t := range all {
+			if which(t) {
+				c.DelTable(t)
+			}
+		}
+		if err = c.Flush(); !errors.Is(err, unix.ENOENT) { // another program has removed one meanwhile
+			return err
+		}
+	}
+	return err
+}
+
+// MatchProtocol matches frames of an EtherType.
+func MatchProtocol(kind uint16) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.BigEndian.AppendUint16(nil, kind)},
+	}
 }
 
 // MatchSubnet compares the network part of the address at offset in the IP header with the
