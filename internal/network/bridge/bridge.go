@@ -84,7 +84,7 @@ func New(o Options) *Bridge {
 		addresses: addresses,
 		ports:     ports,
 		rules:     &rules{ports: ports, log: o.Log},
-		fence:     &fence{identity: id, records: dir, addresses: addresses, log: o.Log},
+		fence:     &fence{identity: id, records: dir, addresses: addresses, ports: ports, log: o.Log},
 		log:       o.Log,
 		keep:      o.Keep,
 		open:      o.Open,
@@ -268,8 +268,7 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec records.Record) (records.Re
 			return rec, 0, err
 		}
 		if err == nil { // its creation was interrupted
-			index, err := b.complete(outside, rec, link)
-			return rec, index, err
+			return rec, link.Attrs().Index, keeper{b}.repair(outside, rec, link)
 		}
 	}
 	if err := b.removeOrphanBridges(outside, rec.Bridge); err != nil {
@@ -301,8 +300,7 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec records.Record) (records.Re
 			return rec, 0, fmt.Errorf("giving link %s its alias: %w", rec.Bridge, err)
 		}
 	}
-	index, err := b.complete(outside, rec, link)
-	return rec, index, err
+	return rec, link.Attrs().Index, keeper{b}.repair(outside, rec, link)
 }
 
 // complete gives the bridge its addresses, turns on forwarding and masquerading, and installs the
@@ -318,7 +316,7 @@ func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netl
 				"subnet", subnet, "err", err)
 		}
 	}
-	masked := installRules(rec.Bridge, rec.Subnets(), b.open)
+	masked := installRules(b.ports, rec.Bridge, rec.Subnets(), b.open)
 	if masked != nil {
 		b.rules.warnUnmasked(masked)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nft"
+	"podrun.io/podrun/internal/network/portmap"
 	"podrun.io/podrun/internal/network/records"
 )
 
@@ -67,8 +68,12 @@ type fenceTable struct {
 	advertised *nftables.Chain
 }
 
+func fenceOf(bridge string) *nftables.Table {
+	return &nftables.Table{Family: nftables.TableFamilyBridge, Name: bridge}
+}
+
 func newFenceTable(bridge string) (fenceTable, error) {
-	f := fenceTable{table: &nftables.Table{Family: nftables.TableFamilyBridge, Name: bridge}}
+	f := fenceTable{table: fenceOf(bridge)}
 	// The byte order is for the program nft, which otherwise lists other names than it reads.
 	f.advertised = &nftables.Chain{Table: f.table, Name: "advertised"}
 	f.ports = &nftables.Set{
@@ -284,6 +289,7 @@ type fence struct {
 	identity  identity
 	records   *records.Dir
 	addresses *ipam
+	ports     *portmap.Ports
 	log       *slog.Logger
 	// unfenced limits the warning that pods can use each other's addresses to one per process.
 	unfenced sync.Once
@@ -347,7 +353,10 @@ func (f *fence) rebuild(outside *netlink.Handle, rec records.Record) error {
 	if err != nil {
 		return err
 	}
-	if err := publishFence(rec.Bridge, ports); err != nil {
+	if err = publishFence(rec.Bridge, ports); err == nil {
+		err = f.ports.Installed([]*nftables.Table{fenceOf(rec.Bridge)})
+	}
+	if err != nil {
 		return fmt.Errorf("restricting what pods may send: %w", err)
 	}
 	f.stale.Store(0)

@@ -22,19 +22,19 @@ import (
 //
 // They are one transaction, because the kernel waits for all processors at the end of each. Where the kernel lacks a
 // family, each table is one.
-func installRules(bridge string, subnets []netip.Prefix, open bool) error {
-	err := installTables(bridge, subnets, open)
+func installRules(ports *portmap.Ports, bridge string, subnets []netip.Prefix, open bool) error {
+	err := installTables(ports, bridge, subnets, open)
 	if err == nil || len(subnets) < 2 {
 		return err
 	}
 	var all []error
 	for _, subnet := range subnets {
-		all = append(all, installTables(bridge, []netip.Prefix{subnet}, open))
+		all = append(all, installTables(ports, bridge, []netip.Prefix{subnet}, open))
 	}
 	return errors.Join(all...)
 }
 
-func installTables(bridge string, subnets []netip.Prefix, open bool) error {
+func installTables(ports *portmap.Ports, bridge string, subnets []netip.Prefix, open bool) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
@@ -42,7 +42,10 @@ func installTables(bridge string, subnets []netip.Prefix, open bool) error {
 	for _, subnet := range subnets {
 		addTable(c, bridge, subnet, open)
 	}
-	return c.Flush()
+	if err := c.Flush(); err != nil {
+		return err
+	}
+	return ports.Installed(routed(bridge, subnets))
 }
 
 func addTable(c *nftables.Conn, bridge string, subnet netip.Prefix, open bool) {

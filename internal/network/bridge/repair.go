@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -145,7 +146,7 @@ func (k keeper) restore(outside *netlink.Handle, rec records.Record, link netlin
 	if err := k.repair(outside, rec, link); err != nil {
 		return err
 	}
-	k.log.Warn("rules of the pods' network were missing and are restored: another program changed the machine's firewall",
+	k.log.Warn("rules of the pods' network were missing or replaced, and are restored: another program changed the machine's firewall",
 		"missing", strings.Join(gone, ", "))
 	return nil
 }
@@ -181,7 +182,7 @@ type refusal struct {
 func (r *rules) setRefused(rec records.Record, failed bool) {
 	r.refused.Store(nil)
 	if failed {
-		names, _ := r.lacking(rec, tablesOf(rec))
+		names, _ := r.lacking(rec, tablesOf(rec), nil)
 		r.refused.Store(&refusal{names: names, until: time.Now().Add(retryRepair)})
 	}
 }
@@ -218,57 +219,43 @@ func (r *rules) accept(bridge string) (failed bool) {
 	return !firewall.IsBlocking(err)
 }
 
-// missing returns the tables of the bridge and of its host ports that are not there, and the chains of the machine's
-// firewall that lack its rules, without what the kernel has just refused. Without the lock, what a process is about to
-// install may be among them.
+// missing returns the tables of the bridge and of its host ports that are not there as podrun has installed them, and
+// the chains of the machine's firewall that lack its rules, without what the kernel has just refused. Without the lock,
+// what a process is about to install or remove may be among them.
 func (r *rules) missing(rec records.Record) ([]string, error) {
-	ports, err := r.ports.Tables(rec.Bridge)
+	ports, needless, err := r.ports.Tables(rec)
 	if err != nil {
 		return nil, err
 	}
 	wanted := append(tablesOf(rec), ports...)
 	// Asked first: what changes while the rules are listed makes it another one.
 	number, failed := nft.Generation()
-	now := completion{generation: number, record: rec, wanted: namesOf(wanted)}
+	now := completion{generation: number, record: rec, wanted: nft.TableNames(wanted)}
 	if before := r.complete.Load(); failed == nil && before != nil && *before == now {
 		return nil, nil
 	}
-	all, whole := r.lacking(rec, wanted)
+	all, whole := r.lacking(rec, wanted, needless)
 	if failed == nil && whole && len(all) == 0 {
 		r.complete.Store(&now)
 	}
 	return r.withoutRefused(all), nil
 }
 
-// namesOf returns the names of tables in one string, whatever their order.
-func namesOf(tables []*nftables.Table) string {
-	names := make([]string, len(tables))
-	for i, t := range tables {
-		names[i] = nft.TableName(t)
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
-}
-
-// lacking returns which of the tables are not there, and the chains that lack the bridge's rules. If the
-// kernel has no nftables, there is nothing to restore. whole says that all that could lack was read.
-func (r *rules) lacking(rec records.Record, wanted []*nftables.Table) (names []string, whole bool) {
+// lacking returns which of the tables are not as they should be (see portmap.Ports.Strange), and the chains
+// that lack the bridge's rules. If the kernel has no nftables, there is nothing to restore. whole says that all
+// that could lack was read.
+func (r *rules) lacking(rec records.Record, wanted, needless []*nftables.Table) (names []string, whole bool) {
 	c, err := nftables.New()
 	var chains []*nftables.Chain
 	if err == nil {
 		chains, err = c.ListChains()
 	}
+	if err == nil {
+		names, err = r.ports.Strange(wanted, needless)
+	}
 	if err != nil {
 		r.warnUnmasked(err)
 		return nil, false
-	}
-	for _, t := range wanted {
-		// All of podrun's have a chain. To list the tables too would double the time for it.
-		if !slices.ContainsFunc(chains, func(c *nftables.Chain) bool {
-			return c.Table.Family == t.Family && c.Table.Name == t.Name
-		}) {
-			names = append(names, nft.TableName(t))
-		}
 	}
 	of, err := firewall.Missing(c, chains, rec.Bridge)
 	if err != nil {
@@ -279,9 +266,13 @@ func (r *rules) lacking(rec records.Record, wanted []*nftables.Table) (names []s
 
 // tablesOf returns the bridge's tables apart from those of host ports.
 func tablesOf(rec records.Record) []*nftables.Table {
-	all := []*nftables.Table{{Family: nftables.TableFamilyBridge, Name: rec.Bridge}}
-	for _, subnet := range rec.Subnets() {
-		all = append(all, &nftables.Table{Family: nft.FamilyOf(subnet.Addr()).Table, Name: rec.Bridge})
+	return append(routed(rec.Bridge, rec.Subnets()), fenceOf(rec.Bridge))
+}
+
+// routed returns the tables that installRules creates.
+func routed(bridge string, subnets []netip.Prefix) (all []*nftables.Table) {
+	for _, subnet := range subnets {
+		all = append(all, &nftables.Table{Family: nft.FamilyOf(subnet.Addr()).Table, Name: bridge})
 	}
 	return all
 }

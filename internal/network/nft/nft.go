@@ -1,5 +1,5 @@
 // Package nft has what podrun's nftables rules share: the two address families, expressions that match packets by
-// subnet, link and connection, and the generation of all rules.
+// subnet, link and connection, the generation of all rules, and the numbers of tables.
 //
 // It installs nothing: packages bridge, portmap and firewall own their rules. It removes whole tables for them.
 //
@@ -11,6 +11,8 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -73,6 +75,16 @@ func TableName(t *nftables.Table) string {
 		nftables.TableFamilyBridge: "bridge",
 	}[t.Family]
 	return family + " " + t.Name
+}
+
+// TableNames returns the names of tables in one string, whatever their order.
+func TableNames(tables []*nftables.Table) string {
+	names := make([]string, len(tables))
+	for i, t := range tables {
+		names[i] = TableName(t)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
 }
 
 // RemoveTables removes those of the machine's tables for which which returns true. It is one transaction, because the

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -61,22 +62,29 @@ func publishPorts(bridge string, subnets []netip.Prefix, ports []forwarding) err
 	if err != nil {
 		return err
 	}
-	for _, subnet := range subnets {
-		m, err := newPortMap(bridge, nft.FamilyOf(subnet.Addr()), ports)
+	for _, f := range nft.Families() {
+		m, err := newPortMap(bridge, f, ports)
 		if err != nil {
 			return err
+		}
+		of := slices.IndexFunc(subnets, func(s netip.Prefix) bool { return nft.FamilyOf(s.Addr()) == f })
+		needed := of >= 0 && len(m.in)+len(m.inOne) > 0
+		if !needed { // the kernel may lack the family
+			if _, err := c.ListTableOfFamily(m.table.Name, f.Table); err != nil {
+				continue
+			}
 		}
 		// Added first, so that deleting it never fails.
 		c.AddTable(m.table)
 		c.DelTable(m.table)
-		if len(m.in)+len(m.inOne) == 0 {
+		if !needed {
 			continue
 		}
 		c.AddTable(m.table)
 		if err := m.addForwarding(c); err != nil {
 			return err
 		}
-		addReturnWays(c, m.table, bridge, subnet)
+		addReturnWays(c, m.table, bridge, subnets[of])
 	}
 	return c.Flush()
 }

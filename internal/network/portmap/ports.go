@@ -368,10 +368,10 @@ func (t *Ports) portRecords() (map[string]Record, error) {
 	return held, nil
 }
 
-// Repair installs the rules for all port records again.
+// Repair installs the rules for all port records again, and removes those that are for none.
 func (t *Ports) Repair() error {
 	held, err := t.portRecords()
-	if err != nil || len(held) == 0 {
+	if err != nil {
 		return err
 	}
 	return t.publish(held, change{all: true})

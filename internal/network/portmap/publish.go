@@ -34,11 +34,18 @@ func (t *Ports) publish(held map[string]Record, c change) error {
 			changed = ports
 		}
 	}
-	if c.all || c.anew || addPorts(rec.Bridge, changed) != nil {
-		if c.all || !hasTables(rec.Bridge, all) {
+	needed, needless := tablesFor(rec, all)
+	strange, err := t.Strange(needed, needless)
+	whole := err == nil && len(strange) == 0
+	if c.all || c.anew || !whole || addPorts(rec.Bridge, changed) != nil {
+		if c.all || !whole {
 			changed = all // the rules of others were missing
 		}
-		if err := publishPorts(rec.Bridge, rec.Subnets(), all); err != nil {
+		err := publishPorts(rec.Bridge, rec.Subnets(), all)
+		if err == nil {
+			err = t.Installed(needed)
+		}
+		if err != nil {
 			return fmt.Errorf("forwarding host ports with nftables: %w", err)
 		}
 	}

@@ -1,46 +1,71 @@
 package portmap
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/google/nftables"
 
 	"podrun.io/podrun/internal/network/nft"
+	"podrun.io/podrun/internal/network/records"
 )
 
-// Tables returns the nftables tables that the recorded host ports need. Without the lock, some may not
-// be there yet.
-func (t *Ports) Tables(bridge string) ([]*nftables.Table, error) {
+// Tables returns the nftables tables that the recorded host ports need, and those that may be there but that no port
+// needs. Without the lock, some may not be there yet or still be there.
+func (t *Ports) Tables(rec records.Record) (needed, needless []*nftables.Table, err error) {
 	held, err := t.portRecords()
+	if err != nil {
+		return nil, nil, err
+	}
+	var ports []forwarding
+	for _, c := range held {
+		ports = append(ports, forwardings(c)...)
+	}
+	needed, needless = tablesFor(rec, ports)
+	return needed, needless, nil
+}
+
+func tablesFor(rec records.Record, ports []forwarding) (needed, needless []*nftables.Table) {
+	for _, f := range nft.Families() {
+		has := slices.ContainsFunc(rec.Subnets(), func(s netip.Prefix) bool { return nft.FamilyOf(s.Addr()) == f })
+		to := &needless
+		if has && slices.ContainsFunc(ports, func(p forwarding) bool { return nft.FamilyOf(p.to.Addr()) == f }) {
+			to = &needed
+		}
+		*to = append(*to, &nftables.Table{Family: f.Table, Name: Table(rec.Bridge)})
+	}
+	return needed, needless
+}
+
+// Strange returns the names of those of needed that are not there as this network has installed them, but missing or
+// made by another program, and of those of needless that are there.
+func (t *Ports) Strange(needed, needless []*nftables.Table) (names []string, err error) {
+	there, err := nft.Handles(slices.Concat(needed, needless))
 	if err != nil {
 		return nil, err
 	}
-	needed := map[nft.Family]bool{}
-	for _, c := range held {
-		for _, f := range forwardings(c) {
-			needed[nft.FamilyOf(f.to.Addr())] = true
+	installed, err := t.records.Tables()
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range needed {
+		if name := nft.TableName(n); there[name] == 0 || there[name] != installed[name] {
+			names = append(names, name)
 		}
 	}
-	var all []*nftables.Table
-	for f := range needed {
-		all = append(all, &nftables.Table{Family: f.Table, Name: Table(bridge)})
+	for _, n := range needless {
+		if name := nft.TableName(n); there[name] != 0 {
+			names = append(names, name)
+		}
 	}
-	return all, nil
+	return names, nil
 }
 
-// hasTables reports that the tables are there that the ports need.
-func hasTables(bridge string, ports []forwarding) bool {
-	c, err := nftables.New()
+// Installed records that tables are this network's, which has just installed them. The caller holds the lock.
+func (t *Ports) Installed(tables []*nftables.Table) error {
+	numbers, err := nft.Handles(tables)
 	if err != nil {
-		return false
+		return err
 	}
-	for _, f := range nft.Families() {
-		if !slices.ContainsFunc(ports, func(p forwarding) bool { return nft.FamilyOf(p.to.Addr()) == f }) {
-			continue
-		}
-		if _, err := c.ListTableOfFamily(Table(bridge), f.Table); err != nil {
-			return false
-		}
-	}
-	return true
+	return t.records.SaveTables(numbers)
 }

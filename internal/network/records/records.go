@@ -1,5 +1,5 @@
 // Package records owns the directory in which all processes of a run directory share the state of
-// podrun's bridge: its layout, its lock, and the record of the bridge.
+// podrun's bridge: its layout, its lock, and the record of the bridge, with which tables it has installed.
 //
 // It does not allocate addresses or reserve host ports: package bridge writes the files of
 // addresses, package portmap those of host ports. Nor does it change links or rules. LockDir is
@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -43,6 +44,15 @@ type Record struct {
 	Subnet6 netip.Prefix `json:"subnet6,omitzero"`
 	MTU     int          `json:"mtu"`
 	Boot    string       `json:"boot"`
+}
+
+// stored is the record with what only the tables' owners ask for.
+type stored struct {
+	Record
+	// Tables are the kernel's numbers of the tables that this network has installed, by their names. A table of
+	// another number is not this network's, whatever its name: another program has made it, as from a copy in a
+	// file. A record of an older podrun has none.
+	Tables map[string]uint64 `json:"tables,omitempty"`
 }
 
 // Subnets returns the network's subnets, IPv4 first.
@@ -76,24 +86,66 @@ func (d *Dir) LockExisting(ctx context.Context) (*sys.Lock, error) {
 // Load returns the record, or an empty one if there is none. A record that cannot be decoded counts
 // as none, because a power cut may leave one.
 func (d *Dir) Load() (Record, error) {
-	var rec Record
-	text, err := os.ReadFile(filepath.Join(d.Path, recordName))
-	if errors.Is(err, os.ErrNotExist) {
-		return Record{}, nil
-	}
-	if err != nil {
-		return Record{}, err
-	}
-	if err := json.Unmarshal(text, &rec); err != nil {
-		d.Log.Warn("network record cannot be decoded; it is created anew", "err", err)
-		return Record{}, nil
-	}
-	return rec, nil
+	s, err := d.load()
+	return s.Record, err
 }
 
-// Save replaces the record.
+func (d *Dir) load() (stored, error) {
+	var s stored
+	text, err := os.ReadFile(filepath.Join(d.Path, recordName))
+	if errors.Is(err, os.ErrNotExist) {
+		return stored{}, nil
+	}
+	if err != nil {
+		return stored{}, err
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		d.Log.Warn("network record cannot be decoded; it is created anew", "err", err)
+		return stored{}, nil
+	}
+	return s, nil
+}
+
+// Save replaces the record. The caller holds the lock.
 func (d *Dir) Save(rec Record) error {
-	text, err := json.Marshal(rec)
+	s, err := d.load()
+	if err != nil {
+		return err
+	}
+	if s.Boot != rec.Boot { // the kernel counts anew
+		s.Tables = nil
+	}
+	s.Record = rec
+	return d.save(s)
+}
+
+// Tables returns the kernel's numbers of the tables that the network has installed, by their names.
+func (d *Dir) Tables() (map[string]uint64, error) {
+	s, err := d.load()
+	return s.Tables, err
+}
+
+// SaveTables records the numbers of tables that have just been installed, 0 for one that has been removed. The caller
+// holds the lock.
+func (d *Dir) SaveTables(numbers map[string]uint64) error {
+	s, err := d.load()
+	if err != nil {
+		return err
+	}
+	before := maps.Clone(s.Tables)
+	if s.Tables == nil {
+		s.Tables = map[string]uint64{}
+	}
+	maps.Copy(s.Tables, numbers)
+	maps.DeleteFunc(s.Tables, func(_ string, number uint64) bool { return number == 0 })
+	if maps.Equal(before, s.Tables) {
+		return nil
+	}
+	return d.save(s)
+}
+
+func (d *Dir) save(s stored) error {
+	text, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
