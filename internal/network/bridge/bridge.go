@@ -213,7 +213,7 @@ func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string
 	}
 	rec, index, err := b.ensure(outside, rec)
 	if err != nil {
-		return port{}, fmt.Errorf("making the bridge: %w", hint(err))
+		return port{}, fmt.Errorf("making the bridge: %w", err)
 	}
 	if c.Addr, err = b.addresses.allocate(rec, id); err != nil {
 		return port{}, err
@@ -268,7 +268,8 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec records.Record) (records.Re
 			return rec, 0, err
 		}
 		if err == nil { // its creation was interrupted
-			return rec, link.Attrs().Index, keeper{b}.repair(outside, rec, link)
+			rec, err = keeper{b}.repair(outside, rec, link)
+			return rec, link.Attrs().Index, err
 		}
 	}
 	if err := b.removeOrphanBridges(outside, rec.Bridge); err != nil {
@@ -293,24 +294,25 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec records.Record) (records.Re
 	attrs.HardwareAddr = b.identity.hardwareAddr()
 	link := &netlink.Bridge{LinkAttrs: attrs}
 	if err := outside.LinkAdd(link); err != nil {
-		return rec, 0, fmt.Errorf("adding link %s: %w", rec.Bridge, err)
+		return rec, 0, fmt.Errorf("adding link %s: %w", rec.Bridge, hint(err))
 	}
 	if alias := b.identity.alias(); alias != "" {
 		if err := outside.LinkSetAlias(link, alias); err != nil {
 			return rec, 0, fmt.Errorf("giving link %s its alias: %w", rec.Bridge, err)
 		}
 	}
-	return rec, link.Attrs().Index, keeper{b}.repair(outside, rec, link)
+	rec, err = keeper{b}.repair(outside, rec, link)
+	return rec, link.Attrs().Index, err
 }
 
 // complete gives the bridge its addresses, turns on forwarding and masquerading, and installs the
-// rules for what pods may send. It returns the bridge's link index.
-func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netlink.Link) (int, error) {
+// rules for what pods may send. It returns the record as address does.
+func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netlink.Link) (records.Record, error) {
+	rec, err := keeper{b}.address(outside, rec, link)
+	if err != nil {
+		return rec, err
+	}
 	for _, subnet := range rec.Subnets() {
-		gateway := &netlink.Addr{IPNet: ipNet(gatewayOf(subnet), subnet.Bits()), Flags: noDADFlag(subnet.Addr())}
-		if err := outside.AddrAdd(link, gateway); err != nil && !errors.Is(err, unix.EEXIST) {
-			return 0, fmt.Errorf("giving it %s: %w", gateway.IPNet, err)
-		}
 		if err := netdev.Forward(subnet.Addr()); err != nil {
 			b.log.Warn("cannot turn on forwarding: pods reach only each other and this machine",
 				"subnet", subnet, "err", err)
@@ -325,21 +327,18 @@ func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netl
 		b.fence.warnUnfenced(fenced)
 	}
 	if err := showLLDP(outside, link); err != nil {
-		return 0, err
+		return rec, err
 	}
 	if err := b.fence.pinAll(outside, rec, link.Attrs().Index); err != nil {
-		return 0, err
+		return rec, err
 	}
 	// The machine must not accept a pod as its router.
 	if err := netdev.IgnoreRouterAdvertisements(rec.Bridge); err != nil {
-		return 0, err
+		return rec, err
 	}
 	notAccepted := b.rules.accept(rec.Bridge)
 	b.rules.setRefused(rec, masked != nil || fenced != nil || notAccepted)
-	if err := outside.LinkSetUp(link); err != nil {
-		return 0, err
-	}
-	return link.Attrs().Index, nil
+	return rec, outside.LinkSetUp(link)
 }
 
 // Yield gives the host ports of id to another pod that shares them, if there is one; see portmap.Ports.Yield.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -220,6 +221,54 @@ func TestLateIPv6(t *testing.T) {
 	nettest.Teardown(t, host, br, "old")
 	nettest.Teardown(t, host, br, "late")
 	nettest.Bare(t, host, run)
+}
+
+// TestIPv6Disabled: where an administrator disables IPv6, rules for IPv4 that are flushed return, whoever restores them,
+// and pods start with IPv4 alone. When IPv6 is back, so are host ports by it of pods that had it, and of no others.
+func TestIPv6Disabled(t *testing.T) {
+	for name, repair := range map[string]func(b *Bridge) error{
+		"serve": (*Bridge).Repair, "pod": func(*Bridge) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) { testIPv6Disabled(t, repair) })
+	}
+}
+
+func testIPv6Disabled(t *testing.T, repair func(b *Bridge) error) {
+	f := newFlushed(t)
+	mustSetupPod(t, f.host, f.br, "gone", nettest.NewNS(t), nettest.PodWith(t, "gone", "8081:80/TCP"))
+	command(t, f.host, "sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
+	for _, change := range []string{"true", "nft flush ruleset", "true"} {
+		command(t, f.host, change)
+		nettest.In(t, f.host, func() error { return repair(f.br) })
+		nettest.In(t, f.host, func() error {
+			addrs, err := f.br.Setup(t.Context(), "late", nettest.Path(nettest.NewNS(t)), nettest.PodWith(t, "late", "8082:80/TCP"))
+			if len(addrs) != 1 {
+				t.Errorf("addresses %v", addrs)
+			}
+			return err
+		})
+		f.works(t)
+		if rec, _ := f.br.records.Load(); slices.Contains(f.tables(t), "table ip6 "+portmap.Table(rec.Bridge)) {
+			t.Error("host ports by IPv6 are left")
+		}
+		nettest.Teardown(t, f.host, f.br, "late")
+	}
+	if n := strings.Count(f.log.String(), "are restored"); n > 1 {
+		t.Errorf("restored %d times: %s", n, f.log)
+	}
+	nettest.Teardown(t, f.host, f.br, "gone")
+	rec, _ := f.br.records.Load()
+	command(t, f.host, "sysctl -qw net.ipv6.conf."+rec.Bridge+".accept_dad=0") // no second of waiting for its link-local address
+	command(t, f.host, "sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0; "+
+		"ip addr add 2001:db8::2/64 dev up0 nodad; ip -6 route add default via 2001:db8::1")
+	nettest.MustSetup(t, f.host, f.br, "later", nettest.NewNS(t))
+	serveTCP6(t, f.web, "[::]:80", "web")
+	if got, err := nettest.Ask(f.outside, "tcp", "[2001:db8::2]:8080"); got != "web 2001:db8::1" {
+		t.Errorf("a host port by IPv6: %q, %v", got, err)
+	}
+	if got, err := nettest.Ask(f.outside, "tcp", "[2001:db8::2]:8081"); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("a host port of a pod that is gone: %q, %v", got, err)
+	}
 }
 
 // TestForwardDropOfIPv6: pods reach other machines by IPv6 although the policy of ip6tables'

@@ -38,7 +38,10 @@ const (
 // meanwhile needs. It does nothing if there is no bridge.
 func (b *Bridge) Repair() error {
 	k := keeper{b}
-	if err := k.existing(context.Background(), k.repair); err != nil {
+	if err := k.existing(context.Background(), func(o *netlink.Handle, rec records.Record, link netlink.Link) error {
+		_, err := k.repair(o, rec, link)
+		return err
+	}); err != nil {
 		return fmt.Errorf("mending the pods' network: %w", err)
 	}
 	return nil
@@ -130,11 +133,13 @@ func (k keeper) existing(
 	})
 }
 
-func (k keeper) repair(outside *netlink.Handle, rec records.Record, link netlink.Link) error {
-	if _, err := k.complete(outside, rec, link); err != nil {
-		return err
+// repair completes the bridge and its host ports. It returns the record as complete does.
+func (k keeper) repair(outside *netlink.Handle, rec records.Record, link netlink.Link) (records.Record, error) {
+	rec, err := k.complete(outside, rec, link)
+	if err != nil {
+		return rec, err
 	}
-	return k.ports.Repair()
+	return rec, k.ports.Repair()
 }
 
 // restore repairs the bridge if rules are missing, and logs which. The caller holds the lock.
@@ -143,7 +148,7 @@ func (k keeper) restore(outside *netlink.Handle, rec records.Record, link netlin
 	if err != nil || len(gone) == 0 {
 		return err
 	}
-	if err := k.repair(outside, rec, link); err != nil {
+	if _, err := k.repair(outside, rec, link); err != nil {
 		return err
 	}
 	k.log.Warn("rules of the pods' network were missing or replaced, and are restored: another program changed the machine's firewall",

@@ -4,10 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -19,8 +19,6 @@ import (
 
 const (
 	subnetBits = 20
-	// widestMTU is the Ethernet MTU, which every link accepts.
-	widestMTU = 1500
 	// leastMTU6 is the MTU that IPv6 needs: the kernel gives no link with less an IPv6 address.
 	leastMTU6 = 1280
 )
@@ -61,13 +59,13 @@ func choose(outside *netlink.Handle, rec records.Record, run, boot string) (reco
 		}
 	}
 	chosen := records.Record{
-		Bridge: name, Subnet: subnet, Subnet6: rec.Subnet6, MTU: uplinkMTU(outside, netlink.FAMILY_V4), Boot: boot,
+		Bridge: name, Subnet: subnet, Subnet6: rec.Subnet6, Boot: boot, MTU: netdev.UplinkMTU(outside, unix.AF_INET),
 	}
 	if chosen.MTU < leastMTU6 {
 		chosen.Subnet6 = netip.Prefix{}
 	}
 	if chosen = withIPv6(outside, chosen, run, "default"); chosen.Subnet6.IsValid() {
-		chosen.MTU = min(chosen.MTU, uplinkMTU(outside, netlink.FAMILY_V6)) // IPv6 is on no link with too little
+		chosen.MTU = min(chosen.MTU, netdev.UplinkMTU(outside, unix.AF_INET6)) // IPv6 is on no link with too little
 	}
 	return chosen, nil
 }
@@ -77,44 +75,52 @@ func choose(outside *netlink.Handle, rec records.Record, run, boot string) (reco
 // IPv6 does not allow, as through a tunnel, pods have no IPv6. With a wider one, their IPv4 connections
 // would depend on ICMP from other machines.
 func withIPv6(outside *netlink.Handle, rec records.Record, run, link string) records.Record {
-	if !rec.Subnet6.IsValid() && rec.MTU >= leastMTU6 && hasIPv6(outside, link) {
+	if !rec.Subnet6.IsValid() && rec.MTU >= leastMTU6 && netdev.HasIPv6(outside, link) {
 		rec.Subnet6 = subnet6(run, rec.Boot)
 	}
 	return rec
 }
 
-// anywhere6 is an address of the internet that is nobody's, so that no route leads to it but those to all addresses.
-var anywhere6 = netip.MustParseAddr("2000::1")
-
-// hasIPv6 reports whether the machine has a default route for IPv6, and IPv6 is enabled on a link and in
-// new network namespaces.
-func hasIPv6(outside *netlink.Handle, name string) bool {
-	for _, name := range []string{"all", "default", name} {
-		b, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6")
-		if err != nil || len(b) == 0 || b[0] != '0' {
-			return false
-		}
-	}
-	// Asked first, because each pod that starts asks, and there may be very many routes.
-	if _, err := outside.RouteGet(anywhere6.AsSlice()); err != nil {
-		return false
-	}
-	link, _, err := netdev.DefaultRoute(outside, netlink.FAMILY_V6)
-	return err == nil && link != nil
-}
-
-// gainIPv6 gives a bridge an IPv6 subnet if the machine has got IPv6 since the bridge was made, as when
-// routers advertise late at boot. Pods have IPv6 if they start from then on. The caller holds the lock.
+// gainIPv6 gives a bridge the addresses that it lacks, and an IPv6 subnet if the machine has got IPv6 since the bridge
+// was made, as when routers advertise late at boot. Pods have IPv6 if they start from then on, or had it before the
+// bridge lost it. The caller holds the lock.
 func (b *Bridge) gainIPv6(outside *netlink.Handle, rec records.Record, link netlink.Link) (records.Record, error) {
+	rec, err := keeper{b}.address(outside, rec, link)
+	if err != nil {
+		return rec, err
+	}
 	gained := withIPv6(outside, rec, b.identity.run, rec.Bridge)
 	if gained == rec {
 		return rec, nil
 	}
 	// Recorded last: a process that is killed before leaves it to the next one.
-	if _, err := b.complete(outside, gained, link); err != nil {
+	if gained, err = b.complete(outside, gained, link); err != nil {
 		return rec, fmt.Errorf("giving it IPv6: %w", err)
 	}
-	return gained, b.records.Save(gained)
+	if err := b.records.Save(gained); err != nil {
+		return rec, err
+	}
+	return gained, b.ports.Repair()
+}
+
+// address gives the bridge those of its addresses that it lacks. If it cannot have IPv6's, as where an administrator
+// has disabled IPv6, the network goes on without it, and the record that address saves and returns has none.
+func (k keeper) address(outside *netlink.Handle, rec records.Record, link netlink.Link) (records.Record, error) {
+	for _, subnet := range rec.Subnets() {
+		gateway := &netlink.Addr{IPNet: ipNet(gatewayOf(subnet), subnet.Bits()), Flags: noDADFlag(subnet.Addr())}
+		err := outside.AddrAdd(link, gateway)
+		if err == nil || errors.Is(err, unix.EEXIST) {
+			continue
+		}
+		if subnet != rec.Subnet6 {
+			return rec, fmt.Errorf("giving it %s: %w", gateway.IPNet, err)
+		}
+		k.log.Warn("the bridge cannot have its IPv6 address: pods that start now have IPv4 alone",
+			"address", gateway.IPNet, "err", err)
+		rec.Subnet6 = netip.Prefix{}
+		return rec, k.records.Save(rec)
+	}
+	return rec, nil
 }
 
 // subnet6 returns a subnet of the unique local addresses (RFC 4193) that no other network has: its
@@ -235,14 +241,4 @@ func addrOf(n uint32) netip.Addr {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], n)
 	return netip.AddrFrom4(b)
-}
-
-// uplinkMTU returns the MTU of the link of the family's default route, at most widestMTU, so that pods'
-// packets are not fragmented.
-func uplinkMTU(outside *netlink.Handle, family int) int {
-	link, _, err := netdev.DefaultRoute(outside, family)
-	if err != nil || link == nil {
-		return widestMTU
-	}
-	return min(link.Attrs().MTU, widestMTU)
 }

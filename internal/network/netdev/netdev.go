@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -19,6 +20,8 @@ import (
 const (
 	// PodLink is the name of a pod's link in its network namespace.
 	PodLink = "eth0"
+	// widestMTU is the Ethernet MTU, which every link accepts.
+	widestMTU = 1500
 	// Loopback is the link index of lo in every network namespace.
 	Loopback = 1
 )
@@ -78,4 +81,34 @@ func DefaultRoute(h *netlink.Handle, family int) (netlink.Link, netip.Addr, erro
 	}
 	source, _ := netip.AddrFromSlice(best.Src)
 	return link, source.Unmap(), nil
+}
+
+// anywhere6 is an address of the internet that is nobody's, so that no route leads to it but those to all addresses.
+var anywhere6 = netip.MustParseAddr("2000::1")
+
+// HasIPv6 reports whether the machine has a default route for IPv6, and IPv6 is enabled on the link of that name and in
+// new network namespaces.
+func HasIPv6(outside *netlink.Handle, name string) bool {
+	for _, name := range []string{"all", "default", name} {
+		b, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6")
+		if err != nil || len(b) == 0 || b[0] != '0' {
+			return false
+		}
+	}
+	// Asked first, because each pod that starts asks, and there may be very many routes.
+	if _, err := outside.RouteGet(anywhere6.AsSlice()); err != nil {
+		return false
+	}
+	link, _, err := DefaultRoute(outside, netlink.FAMILY_V6)
+	return err == nil && link != nil
+}
+
+// UplinkMTU returns the MTU of the link of the family's default route, at most widestMTU, so that pods'
+// packets are not fragmented.
+func UplinkMTU(outside *netlink.Handle, family int) int {
+	link, _, err := DefaultRoute(outside, family)
+	if err != nil || link == nil {
+		return widestMTU
+	}
+	return min(link.Attrs().MTU, widestMTU)
 }
