@@ -108,7 +108,7 @@ func TestHostPorts(t *testing.T) {
 }
 
 func shout(to, what string) error {
-	c, err := net.Dial("udp4", to)
+	c, err := net.Dial("udp", to)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,8 @@ import (
 
 // installRules creates the bridge's nftables tables, one of each subnet's family; a repeated call replaces them.
 // It neither reads nor changes other tables. The tables stay as long as the bridge. Their rules
-//   - masquerade packets that leave the subnet, so that they have the host's address;
+//   - masquerade packets of pods that leave by another link, so that they have the host's address. Where br_netfilter
+//     is loaded, the chain sees what the bridge forwards, also to groups of pods and to all, and lets it pass;
 //   - keep pods from the machine's loopback addresses, which the bridge routes if host ports need it
 //     (route_localnet);
 //   - unless open, accept packets from other links to pods only if they belong to a connection of a
@@ -69,7 +70,7 @@ func addTable(c *nftables.Conn, bridge string, subnet netip.Prefix, open bool) {
 	}
 	leaving := append(
 		nft.MatchSubnet(f.Source, expr.CmpOpEq, subnet),
-		nft.MatchSubnet(f.Destination, expr.CmpOpNeq, subnet)...,
+		nft.CompareLink(expr.MetaKeyOIFNAME, expr.CmpOpNeq, bridge)...,
 	)
 	chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource,
 		append(leaving, &expr.Counter{}, &expr.Masq{}))

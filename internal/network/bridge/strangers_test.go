@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nettest"
+	"podrun.io/podrun/internal/test"
 )
 
 // packetTo is a UDP packet to a port, with a text.
@@ -140,4 +142,48 @@ func TestAddressIsNotAskedFor(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// TestBridgedPackets: where the kernel shows nftables what bridges forward (br_netfilter), a packet from a pod to a group
+// of pods, or to all, has the pod's address.
+func TestBridgedPackets(t *testing.T) {
+	host, from, to, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+	if err := nettest.Try(host, exec.Command("sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1", "net.bridge.bridge-nf-call-ip6tables=1").Run); err != nil {
+		t.Skipf("needs br_netfilter: %v", err)
+	}
+	nettest.JoinOutside(t, host, outside)
+	addIPv6(t, host, outside)
+	br := newBridge(t, t.TempDir())
+	addr := nettest.MustSetup(t, host, br, "from", from)
+	nettest.MustSetup(t, host, br, "to", to)
+	rec, _ := br.records.Load()
+	for at, want := range map[string]netip.Addr{
+		"239.1.2.3": addr, "255.255.255.255": addr, "ff05::123": counterpart(addr, rec.Subnet6, rec.Subnet),
+	} {
+		group := netip.AddrPortFrom(netip.MustParseAddr(at), 7000)
+		var l *net.UDPConn
+		nettest.In(t, to, func() (err error) {
+			if l, err = net.ListenUDP("udp", &net.UDPAddr{Port: 7000}); !group.Addr().IsMulticast() {
+				return err
+			}
+			l.Close()
+			eth0, err := net.InterfaceByName("eth0")
+			if err == nil {
+				l, err = net.ListenMulticastUDP("udp", eth0, net.UDPAddrFromAddrPort(group))
+			}
+			return err
+		})
+		var seen netip.AddrPort
+		test.Eventually(t, at, func() bool { // the bridge drops what comes before it knows that a port's link is up
+			nettest.In(t, from, func() error { return shout(group.String(), "all") })
+			_ = l.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+			_, sender, err := l.ReadFromUDPAddrPort(make([]byte, 100))
+			seen = sender
+			return err == nil
+		})
+		if seen.Addr().Unmap() != want {
+			t.Errorf("to %s: from %s, want %s", at, seen, want)
+		}
+		l.Close()
+	}
 }
