@@ -254,3 +254,55 @@ func TestHostPortFlowsSCTP(t *testing.T) {
 	start("new", "web-0", false)
 	send(2000, "new")
 }
+
+// TestPodsFlowsAreRepaired: a flow that a pod began while no rules masqueraded it is masqueraded when they are restored,
+// unless it was answered without.
+func TestPodsFlowsAreRepaired(t *testing.T) {
+	host, outside, pod := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+	for _, ns := range []netns.NsHandle{host, outside} {
+		command(t, ns, "sysctl -qw net.ipv6.conf.default.accept_dad=0") // else IPv6 waits for two seconds
+	}
+	nettest.JoinOutside(t, host, outside)
+	addIPv6(t, host, outside)
+	br := newBridge(t, t.TempDir())
+	addr := nettest.MustSetup(t, host, br, "a", pod)
+	rec, _ := br.records.Load()
+	flushRules(t, host)
+	addr6 := counterpart(addr, rec.Subnet6, rec.Subnet).String()
+	check := map[string]func(from string){}
+	begin := func(at, from string, answer bool) {
+		t.Helper()
+		var server net.PacketConn
+		var client net.Conn
+		nettest.In(t, outside, func() (err error) { server, err = net.ListenPacket("udp", at); return err })
+		nettest.In(t, pod, func() (err error) { client, err = net.Dial("udp", at); return err })
+		t.Cleanup(func() { server.Close(); client.Close() })
+		buf := make([]byte, 1)
+		check[at] = func(from string) {
+			t.Helper()
+			fmt.Fprint(client, "x")
+			_ = server.SetReadDeadline(time.Now().Add(5 * time.Second))
+			_, seen, err := server.ReadFrom(buf)
+			if err != nil || seen.(*net.UDPAddr).IP.String() != from {
+				t.Errorf("%s: from %v, %v; want %s", at, seen, err, from)
+			}
+			if !answer || err != nil {
+				return
+			}
+			_, _ = server.WriteTo([]byte("x"), seen)
+			_ = client.SetReadDeadline(time.Now().Add(5 * time.Second))
+			if _, err := client.Read(buf); err != nil {
+				t.Errorf("%s: %v", at, err)
+			}
+		}
+		check[at](from)
+	}
+	begin("192.0.2.1:53", addr.String(), false)
+	begin("[2001:db8::1]:53", addr6, false)
+	command(t, outside, "ip route add "+rec.Subnet.String()+" via 192.0.2.2")
+	begin("192.0.2.1:54", addr.String(), true)
+	nettest.In(t, host, br.Repair)
+	check["192.0.2.1:53"]("192.0.2.2")
+	check["[2001:db8::1]:53"]("2001:db8::2")
+	check["192.0.2.1:54"](addr.String())
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -39,18 +40,46 @@ func forgetFlows(ports, ended []forwarding) error {
 	if len(targets)+len(gone) == 0 {
 		return nil
 	}
+	mine := machine{}
+	return forget(func(entry []byte) bool {
+		to, answers := flowOf(entry)
+		return gone[endpoint{to.protocol, answers}] || mine.isStale(to, answers, targets)
+	})
+}
+
+// forgetUnmasked deletes the connection tracking entries of flows that pods of the subnets began to others while no
+// rule masqueraded them: the kernel would not do it as long as the flow continues, and so nobody could answer. A flow
+// that was answered needs no masquerading and stays.
+func forgetUnmasked(subnets []netip.Prefix) error {
+	return forget(func(entry []byte) bool {
+		attributes := entry[nl.SizeofNfgenmsg:]
+		original, reply := attribute(attributes, nl.CTA_TUPLE_ORIG), attribute(attributes, nl.CTA_TUPLE_REPLY)
+		from := addressOf(original, nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC)
+		to := addressOf(original, nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST)
+		status := attribute(attributes, nl.CTA_STATUS)
+		return len(status) == 4 && binary.BigEndian.Uint32(status)&answered == 0 &&
+			addressOf(reply, nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST) == from &&
+			slices.ContainsFunc(subnets, func(s netip.Prefix) bool { return s.Contains(from) && !s.Contains(to) })
+	})
+}
+
+// answered is the bit of a flow's status which says that there was a packet of both directions (IPS_SEEN_REPLY in
+// linux/netfilter/nf_conntrack_common.h).
+const answered = 1 << 1
+
+// forget deletes the connection tracking entries that are stale.
+func forget(stale func(entry []byte) bool) error {
 	all, err := conntrack(nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP, []byte{unix.AF_UNSPEC, nl.NFNETLINK_V0, 0, 0})
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return fmt.Errorf("listing the tracked flows: %w", err)
 	}
-	mine := machine{}
 	for _, entry := range all {
-		to, answers := flowOf(entry)
-		if !gone[endpoint{to.protocol, answers}] && !mine.isStale(to, answers, targets) {
+		if !stale(entry) {
 			continue
 		}
 		_, err := conntrack(nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK, entry)
 		if err != nil && !errors.Is(err, unix.ENOENT) { // it has ended meanwhile
+			to, _ := flowOf(entry)
 			return fmt.Errorf("deleting the tracked flow to port %d: %w", to.Port(), err)
 		}
 	}
@@ -108,16 +137,21 @@ func flowOf(entry []byte) (to endpoint, answers netip.AddrPort) {
 
 // endOf returns one end of a tuple, given the attributes that have it.
 func endOf(tuple []byte, ip4, ip6, port uint16) netip.AddrPort {
+	number := attribute(tuple, nl.CTA_TUPLE_PROTO, port)
+	if len(number) != 2 { // a protocol without ports
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(addressOf(tuple, ip4, ip6), binary.BigEndian.Uint16(number))
+}
+
+// addressOf is endOf for the address alone.
+func addressOf(tuple []byte, ip4, ip6 uint16) netip.Addr {
 	text := attribute(tuple, nl.CTA_TUPLE_IP, ip4)
 	if text == nil {
 		text = attribute(tuple, nl.CTA_TUPLE_IP, ip6)
 	}
 	addr, _ := netip.AddrFromSlice(text)
-	number := attribute(tuple, nl.CTA_TUPLE_PROTO, port)
-	if len(number) != 2 { // a protocol without ports
-		return netip.AddrPort{}
-	}
-	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(number))
+	return addr
 }
 
 // attribute returns the value of a netlink attribute, which further kinds search in turn; nil if there is none.
