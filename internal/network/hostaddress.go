@@ -90,8 +90,8 @@ func mayMove(message []byte) bool {
 		return message[fixed+1] == 0
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR: // struct ifaddrmsg: ifa_scope
 		return message[fixed+3] == unix.RT_SCOPE_UNIVERSE
-	case unix.RTM_NEWLINK: // struct ifinfomsg: ifi_change
-		return binary.NativeEndian.Uint32(message[fixed+12:])&unix.IFF_UP != 0
+	case unix.RTM_NEWLINK: // struct ifinfomsg: ifi_family, of ports of bridges; ifi_change
+		return message[fixed] == unix.AF_BRIDGE || binary.NativeEndian.Uint32(message[fixed+12:])&unix.IFF_UP != 0
 	}
 	return true
 }
