@@ -235,7 +235,7 @@ func (r *rules) missing(rec records.Record) ([]string, error) {
 	wanted := append(tablesOf(rec), ports...)
 	// Asked first: what changes while the rules are listed makes it another one.
 	number, failed := nft.Generation()
-	now := completion{generation: number, record: rec, wanted: nft.TableNames(wanted)}
+	now := completion{generation: number, record: rec, wanted: nft.TableNames(wanted) + firewall.LegacyTables()}
 	if before := r.complete.Load(); failed == nil && before != nil && *before == now {
 		return nil, nil
 	}

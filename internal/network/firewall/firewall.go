@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -30,10 +31,15 @@ const (
 const firewalldTable = "inet firewalld"
 
 // blockingError reports a firewall chain of the machine that drops or rejects the packets that its other rules do
-// not match.
+// not match. The table of iptables-legacy is its command.
 type blockingError struct{ table, chain, bridge string }
 
 func (e *blockingError) Error() string {
+	if strings.HasSuffix(e.table, "-legacy") {
+		return fmt.Sprintf("chain %s of %s drops what is forwarded; allow it by: "+
+			"%s -I %s -i %s -j ACCEPT; %s -I %s -o %s -j ACCEPT",
+			e.chain, e.table, e.table, e.chain, e.bridge, e.table, e.chain, e.bridge)
+	}
 	if e.table == firewalldTable {
 		return fmt.Sprintf("firewalld rejects what is forwarded; allow it by: firewall-cmd --zone=trusted --add-interface=%s; "+
 			"firewall-cmd --permanent --zone=trusted --add-interface=%s", e.bridge, e.bridge)
@@ -109,7 +115,7 @@ func missing(c *nftables.Conn, chains []*nftables.Chain, bridge string) (rules [
 			})
 		}
 	}
-	return rules, blocked
+	return rules, errors.Join(blocked, blockedByLegacy(bridge))
 }
 
 // drops reports whether a chain drops or rejects forwarded packets that none of its rules accepts: by its policy, or by
