@@ -89,7 +89,7 @@ func TestOtherFirewall(t *testing.T) {
 		t.Skipf("needs nft: %v", err)
 	}
 	const base = "\t\ttype filter hook forward priority filter"
-	added := "chain forward of nftables' table inet mine drops what is forwarded; allow it by: " +
+	added := "chain forward of nftables' table inet mine drops what is forwarded; allow it, also in the file from which this firewall is loaded, by: " +
 		"nft insert rule inet mine forward iifname BRIDGE accept; nft insert rule inet mine forward oifname BRIDGE accept"
 	for name, c := range map[string]struct{ table, chain, rules, want string }{
 		"policy":            {"mine", "forward", "; policy drop;\n", added},
@@ -121,6 +121,69 @@ func testOtherFirewall(t *testing.T, table, want string) {
 	if got := command(t, host, "nft -s list ruleset"); got != table {
 		t.Errorf("afterwards:\n%s", got)
 	}
+}
+
+// TestFirewallIsLoadedAnew: a firewall that has got the rules that the log names, as an administrator writes them, is not
+// warned of again, nor by the next process, until it is loaded without them. What accepts less is not enough.
+func TestFirewallIsLoadedAnew(t *testing.T) {
+	const mine = "table inet mine {\n\tchain forward {\n\t\ttype filter hook forward priority 0; policy drop;\n\t}\n}\n"
+	const dispatch = "table inet firewalld {\n\tchain filter_FWD_trusted {\n\t\taccept\n\t}\n\tchain filter_FORWARD_ZONES {\n\t}\n" +
+		"\tchain filter_FORWARD {\n\t\ttype filter hook forward priority 10\n\t\tjump filter_FORWARD_ZONES\n\t\treject\n\t}\n}\n"
+	in := func(text string) string { return "nft insert rule inet mine forward iifname " + text + "; " }
+	out := func(text string) string { return "nft insert rule inet mine forward oifname " + text + "; " }
+	for name, c := range map[string]struct {
+		table, allow string
+		enough       bool
+	}{
+		"as logged":  {mine, in("BRIDGE accept") + out("BRIDGE accept"), true},
+		"counted":    {mine, in("BRIDGE counter accept") + out("BRIDGE counter accept comment mine"), true},
+		"zone":       {dispatch, "nft add rule inet firewalld filter_FORWARD_ZONES iifname BRIDGE goto filter_FWD_trusted", true},
+		"other zone": {dispatch, "nft add chain inet firewalld filter_FWD_public; nft add rule inet firewalld filter_FORWARD_ZONES iifname BRIDGE goto filter_FWD_public", false},
+		"other link": {dispatch, "nft add rule inet firewalld filter_FORWARD_ZONES iifname other goto filter_FWD_trusted", false},
+		"one way":    {mine, in("BRIDGE accept"), false},
+		"dropped":    {mine, in("BRIDGE drop") + out("BRIDGE drop"), false},
+		"some":       {mine, in("BRIDGE tcp dport 1 accept") + out("BRIDGE accept"), false},
+		"others":     {mine, in("!= BRIDGE accept") + out("BRIDGE accept"), false},
+	} {
+		t.Run(name, func(t *testing.T) { testFirewallIsLoadedAnew(t, c.table, c.allow, c.enough) })
+	}
+}
+
+func testFirewallIsLoadedAnew(t *testing.T, table, allow string, enough bool) {
+	if err := exec.Command("nft", "--version").Run(); err != nil {
+		t.Skipf("needs nft: %v", err)
+	}
+	host, dirs := nettest.NewNS(t), layout.Dirs{Run: t.TempDir()}
+	load := "nft -f - <<'EOF'\nflush ruleset\n" + table + "EOF"
+	command(t, host, load)
+	var said bytes.Buffer
+	podrun := func() *Bridge {
+		return New(Options{Dirs: dirs, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	}
+	br := podrun()
+	check := func(when string, want int) {
+		t.Helper()
+		if n := strings.Count(said.String(), "a firewall may keep"); n != want {
+			t.Fatalf("%s: warned %d times, want %d: %s", when, n, want, said.String())
+		}
+	}
+	nettest.MustSetup(t, host, br, "a", nettest.NewNS(t))
+	check("at first", 1)
+	rec, _ := br.records.Load()
+	command(t, host, strings.ReplaceAll(allow, "BRIDGE", rec.Bridge))
+	nettest.In(t, host, br.Repair)
+	check("repaired", 1)
+	nettest.In(t, host, podrun().Repair)
+	if !enough {
+		check("the next process", 2)
+		return
+	}
+	check("the next process", 1)
+	command(t, host, load)
+	nettest.MustSetup(t, host, br, "b", nettest.NewNS(t))
+	check("loaded anew", 2)
+	nettest.MustSetup(t, host, br, "c", nettest.NewNS(t))
+	check("afterwards", 2)
 }
 
 // TestRepair: Repair restores the rules after all rules of the machine were flushed.

@@ -160,9 +160,10 @@ func (k keeper) restore(outside *netlink.Handle, rec records.Record, link netlin
 type rules struct {
 	ports *portmap.Ports
 	log   *slog.Logger
-	// Each limits a warning to one per process: unmasked that masquerading does not work, blocked
-	// that a firewall drops pods' packets.
-	unmasked, blocked sync.Once
+	// unmasked limits the warning that masquerading does not work to one per process.
+	unmasked sync.Once
+	// blocked is what was said of firewalls that drop pods' packets.
+	blocked firewall.Warned
 	// complete is when nothing was missing.
 	complete atomic.Pointer[completion]
 	// refused is what the kernel refused when it was installed last.
@@ -213,15 +214,12 @@ func (r *rules) withoutRefused(all []string) []string {
 func (r *rules) accept(bridge string) (failed bool) {
 	var err error
 	for range acceptAtOnce {
-		if err = firewall.Accept(bridge); err == nil {
-			return false
-		}
-		if firewall.IsBlocking(err) {
+		if err = firewall.Accept(bridge); err == nil || firewall.IsBlocking(err) {
 			break
 		}
 	}
 	r.warnBlocked(err)
-	return !firewall.IsBlocking(err)
+	return err != nil && !firewall.IsBlocking(err)
 }
 
 // missing returns the tables of the bridge and of its host ports that are not there as podrun has installed them, and
@@ -263,9 +261,7 @@ func (r *rules) lacking(rec records.Record, wanted, needless []*nftables.Table) 
 		return nil, false
 	}
 	of, err := firewall.Missing(c, chains, rec.Bridge)
-	if err != nil {
-		r.warnBlocked(err)
-	}
+	r.warnBlocked(err)
 	return append(names, of...), err == nil || firewall.IsBlocking(err)
 }
 
@@ -290,5 +286,7 @@ func (r *rules) warnUnmasked(why error) {
 }
 
 func (r *rules) warnBlocked(why error) {
-	r.blocked.Do(func() { r.log.Warn("a firewall may keep pods from reaching other machines", "err", why) })
+	if r.blocked.IsNew(why) {
+		r.log.Warn("a firewall may keep pods from reaching other machines", "err", why)
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -26,28 +25,6 @@ const (
 	forwardChain  = "FORWARD"
 	dockerChain   = "DOCKER-USER"
 )
-
-// firewalldTable is firewalld's. It writes the table anew when it is reloaded: rules of others there would not last.
-const firewalldTable = "inet firewalld"
-
-// blockingError reports a firewall chain of the machine that drops or rejects the packets that its other rules do
-// not match. The table of iptables-legacy is its command.
-type blockingError struct{ table, chain, bridge string }
-
-func (e *blockingError) Error() string {
-	if strings.HasSuffix(e.table, "-legacy") {
-		return fmt.Sprintf("chain %s of %s drops what is forwarded; allow it by: "+
-			"%s -I %s -i %s -j ACCEPT; %s -I %s -o %s -j ACCEPT",
-			e.chain, e.table, e.table, e.chain, e.bridge, e.table, e.chain, e.bridge)
-	}
-	if e.table == firewalldTable {
-		return fmt.Sprintf("firewalld rejects what is forwarded; allow it by: firewall-cmd --zone=trusted --add-interface=%s; "+
-			"firewall-cmd --permanent --zone=trusted --add-interface=%s", e.bridge, e.bridge)
-	}
-	return fmt.Sprintf("chain %s of nftables' table %s drops what is forwarded; allow it by: "+
-		"nft insert rule %s %s iifname %s accept; nft insert rule %s %s oifname %s accept",
-		e.chain, e.table, e.table, e.chain, e.bridge, e.table, e.chain, e.bridge)
-}
 
 // Accept lets packets from and to the bridge pass the machine's own firewall where it drops what no rule
 // accepts: it adds rules to iptables' chains, as iptables itself would write them, unless they are there.
@@ -86,7 +63,8 @@ func Missing(c *nftables.Conn, all []*nftables.Chain, bridge string) (names []st
 }
 
 // missing returns the rules that Accept has to add. They are valid also with an error.
-func missing(c *nftables.Conn, chains []*nftables.Chain, bridge string) (rules []*nftables.Rule, blocked error) {
+func missing(c *nftables.Conn, chains []*nftables.Chain, bridge string) (rules []*nftables.Rule, err error) {
+	var blocked blockingError
 	for _, chain := range chains {
 		if chain.Table.Name == bridge { // podrun's own
 			continue
@@ -108,14 +86,18 @@ func missing(c *nftables.Conn, chains []*nftables.Chain, bridge string) (rules [
 		}
 		switch chain.Table.Family {
 		case nftables.TableFamilyIPv4, nftables.TableFamilyIPv6, nftables.TableFamilyINet:
-			blocked = errors.Join(blocked, &blockingError{
-				table:  nft.TableName(chain.Table),
-				chain:  chain.Name,
-				bridge: bridge,
-			})
+			if accepts, err := accepts(c, chains, chain, bridge); err != nil {
+				return rules, err
+			} else if !accepts {
+				blocked = append(blocked, blockingChain{nft.TableName(chain.Table), chain.Name, bridge})
+			}
 		}
 	}
-	return rules, errors.Join(blocked, blockedByLegacy(bridge))
+	legacy, err := blockedByLegacy(bridge)
+	if blocked = append(blocked, legacy...); len(blocked) > 0 {
+		err = errors.Join(blocked, err)
+	}
+	return rules, err
 }
 
 // drops reports whether a chain drops or rejects forwarded packets that none of its rules accepts: by its policy, or by
@@ -127,14 +109,20 @@ func drops(c *nftables.Conn, chain *nftables.Chain) (bool, error) {
 	if chain.Policy != nil && *chain.Policy == nftables.ChainPolicyDrop {
 		return true, nil
 	}
+	rules, err := rulesOf(c, chain)
+	return len(rules) > 0 && dropsAll(rules[len(rules)-1]), err
+}
+
+// rulesOf returns the rules of a chain: none if it has just been removed.
+func rulesOf(c *nftables.Conn, chain *nftables.Chain) ([]*nftables.Rule, error) {
 	rules, err := c.GetRules(chain.Table, chain)
 	if errors.Is(err, unix.ENOENT) {
-		return false, nil // it has just been removed
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("listing the rules of chain %s: %w", chain.Name, err)
+		return nil, fmt.Errorf("listing the rules of chain %s: %w", chain.Name, err)
 	}
-	return len(rules) > 0 && dropsAll(rules[len(rules)-1]), nil
+	return rules, nil
 }
 
 // dropsAll reports whether a rule drops or rejects each packet that comes to it.
@@ -265,12 +253,9 @@ func Remove(bridge string) error {
 	for _, f := range nft.Families() {
 		table := &nftables.Table{Family: f.Table, Name: iptablesTable}
 		for _, name := range []string{forwardChain, dockerChain} {
-			rules, err := c.GetRules(table, &nftables.Chain{Name: name, Table: table})
-			if errors.Is(err, unix.ENOENT) {
-				continue
-			}
+			rules, err := rulesOf(c, &nftables.Chain{Name: name, Table: table})
 			if err != nil {
-				return fmt.Errorf("listing the rules of chain %s: %w", name, err)
+				return err
 			}
 			for _, r := range rules {
 				for _, exprs := range accepting(bridge) {

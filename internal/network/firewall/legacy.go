@@ -67,19 +67,19 @@ func (l legacy) tables() (string, error) {
 	return string(names), err
 }
 
-// blockedByLegacy returns a blockingError for each iptables-legacy that drops or rejects what is forwarded and lacks a
-// rule that accepts what comes from the bridge or goes to it.
-func blockedByLegacy(bridge string) (blocked error) {
+// blockedByLegacy returns the chain of each iptables-legacy that drops or rejects what is forwarded and lacks a rule
+// that accepts what comes from the bridge or goes to it. It is valid also with an error.
+func blockedByLegacy(bridge string) (blocked blockingError, err error) {
 	for _, l := range legacies {
 		blocks, err := l.blocks(bridge)
 		if err != nil && !errors.Is(err, unix.ENOENT) { // it has just been removed
-			return errors.Join(blocked, fmt.Errorf("reading the rules of %s: %w", l.command, err))
+			return blocked, fmt.Errorf("reading the rules of %s: %w", l.command, err)
 		}
 		if blocks {
-			blocked = errors.Join(blocked, &blockingError{table: l.command, chain: forwardChain, bridge: bridge})
+			blocked = append(blocked, blockingChain{l.command, forwardChain, bridge})
 		}
 	}
-	return blocked
+	return blocked, nil
 }
 
 func (l legacy) blocks(bridge string) (bool, error) {
