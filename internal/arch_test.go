@@ -143,7 +143,7 @@ var rooms = map[string]room{
 	"internal/reconcile/execute":           {imports: "pod oci/env plan manifest runtime runtime/trace reconcile/admission reconcile/lifecycle reconcile/pull reconcile/record reconcile/revision sys/patience timeline"},
 	"internal/network":                     {imports: "checkpoint/layout sys pod network/bridge network/cni network/netdev network/portmap"},
 	"internal/network/bridge":              {imports: "checkpoint/layout sys sys/pace pod network/firewall network/netdev network/nft network/portmap network/records"},
-	"internal/network/firewall":            {imports: "network/nft"},
+	"internal/network/firewall":            {imports: "network/nft sys"},
 	"internal/network/portmap":             {imports: "checkpoint/layout sys pod network/netdev network/nft network/records"},
 	"internal/network/cni":                 {imports: "sys pod network/netdev network/records"},
 	"internal/network/records":             {imports: "checkpoint/layout sys"},

@@ -85,7 +85,11 @@ func withIPv6(outside *netlink.Handle, rec records.Record, run, link string) rec
 // was made, as when routers advertise late at boot. Pods have IPv6 if they start from then on, or had it before the
 // bridge lost it. The caller holds the lock.
 func (b *Bridge) gainIPv6(outside *netlink.Handle, rec records.Record, link netlink.Link) (records.Record, error) {
+	had := rec.Subnet6
 	rec, err := keeper{b}.address(outside, rec, link)
+	if err == nil && rec.Subnet6 != had {
+		err = b.ports.Repair() // without those by IPv6
+	}
 	if err != nil {
 		return rec, err
 	}
