@@ -272,6 +272,10 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec records.Record) (records.Re
 			return rec, link.Attrs().Index, err
 		}
 	}
+	held, err := b.addresses.owners() // of a bridge that another program has removed
+	if err != nil {
+		return rec, 0, err
+	}
 	if err := b.removeOrphanBridges(outside, rec.Bridge); err != nil {
 		return rec, 0, err
 	}
@@ -301,7 +305,9 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec records.Record) (records.Re
 			return rec, 0, fmt.Errorf("giving link %s its alias: %w", rec.Bridge, err)
 		}
 	}
-	rec, err = keeper{b}.repair(outside, rec, link)
+	if rec, err = (keeper{b}).repair(outside, rec, link); err == nil && len(held) > 0 {
+		keeper{b}.warnChanged([]string{rec.Bridge})
+	}
 	return rec, link.Attrs().Index, err
 }
 

@@ -50,10 +50,21 @@ func pin(outside *netlink.Handle, port netlink.Link, addr netip.Addr) error {
 }
 
 // pinAll pins the ports that the bridge has: a podrun that did not may have made them. Those of an
-// older one, with any hardware address, still learn, but they cannot take a pinned address.
+// older one, with any hardware address, still learn, but they cannot take a pinned address. Ports of a bridge that
+// another program has removed become ports of this one.
 func (f *fence) pinAll(outside *netlink.Handle, rec records.Record, bridge int) error {
 	return f.each(outside, rec, func(p fenced, link netlink.Link) error {
-		if link == nil || link.Attrs().MasterIndex != bridge {
+		if link == nil {
+			return nil
+		}
+		switch link.Attrs().MasterIndex {
+		case bridge:
+		case 0:
+			err := outside.LinkSetMasterByIndex(link, bridge)
+			if err = errors.Join(err, outside.LinkSetHairpin(link, true)); err != nil {
+				return fmt.Errorf("making %s a port again: %w", p.link, err)
+			}
+		default:
 			return nil
 		}
 		if err := pin(outside, link, p.addr); err != nil && !errors.Is(err, unix.ENODEV) { // removed meanwhile

@@ -48,10 +48,15 @@ func (b *Bridge) Repair() error {
 }
 
 // Watch repairs what other programs remove of the bridge's rules, as when they flush or load a
-// firewall, until ctx ends, which is its error. It sleeps until the machine's rules change.
+// firewall, and of the bridge itself, until ctx ends, which is its error. It sleeps until the machine's rules, links,
+// addresses or forwarding change.
 func (b *Bridge) Watch(ctx context.Context) error {
 	err := netdev.Watch(ctx, netdev.Watched{
 		Protocol: unix.NETLINK_NETFILTER, Groups: []int{unix.NFNLGRP_NFTABLES},
+		Also: &netdev.Watched{Protocol: unix.NETLINK_ROUTE, Groups: []int{
+			unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_NETCONF,
+			unix.RTNLGRP_IPV6_NETCONF,
+		}},
 	}, func() { keeper{b}.watched(ctx) })
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) { // who may not listen makes no bridge either
 		b.log.Debug("the machine's rules are not watched", "err", err)
@@ -86,8 +91,20 @@ func (k keeper) isComplete() bool {
 	if err != nil || rec.Bridge == "" || rec.Boot != boot {
 		return false
 	}
-	gone, err := k.rules.missing(rec)
-	return err == nil && len(gone) == 0
+	gone, changed, err := k.missing(rec)
+	return err == nil && len(gone)+len(changed) == 0
+}
+
+// missing returns which rules are missing, and what else other programs have changed.
+func (k keeper) missing(rec records.Record) (gone, changed []string, err error) {
+	var gateways []netip.Addr
+	for _, subnet := range rec.Subnets() {
+		gateways = append(gateways, gatewayOf(subnet))
+	}
+	if changed, err = netdev.Lacking(rec.Bridge, gateways); err == nil {
+		gone, err = k.rules.missing(rec)
+	}
+	return gone, changed, err
 }
 
 // restorePaced repairs what is missing. It holds no lock while it may not repair yet.
@@ -96,8 +113,9 @@ func (k keeper) restorePaced(ctx context.Context) error {
 		return nil
 	}
 	var gone []string
-	err := k.existing(ctx, func(_ *netlink.Handle, rec records.Record, _ netlink.Link) (err error) {
-		gone, err = k.rules.missing(rec)
+	err := k.existing(ctx, func(_ *netlink.Handle, rec records.Record, _ netlink.Link) error {
+		rules, changed, err := k.missing(rec)
+		gone = append(rules, changed...)
 		return err
 	})
 	if err != nil || len(gone) == 0 {
@@ -124,7 +142,11 @@ func (k keeper) existing(
 		}
 		link, err := outside.LinkByName(rec.Bridge)
 		if netdev.IsNotFound(err) {
-			return nil // the next Setup creates it with all rules
+			if held, err := k.addresses.owners(); err != nil || len(held) == 0 {
+				return err // the next Setup creates it with all rules
+			}
+			_, _, err := k.ensure(outside, rec)
+			return err
 		}
 		if err != nil {
 			return err
@@ -144,16 +166,26 @@ func (k keeper) repair(outside *netlink.Handle, rec records.Record, link netlink
 
 // restore repairs the bridge if rules are missing, and logs which. The caller holds the lock.
 func (k keeper) restore(outside *netlink.Handle, rec records.Record, link netlink.Link) error {
-	gone, err := k.rules.missing(rec)
-	if err != nil || len(gone) == 0 {
+	gone, changed, err := k.missing(rec)
+	if err != nil || len(gone)+len(changed) == 0 {
 		return err
 	}
 	if _, err := k.repair(outside, rec, link); err != nil {
 		return err
 	}
+	if len(changed) > 0 {
+		k.warnChanged(changed)
+	}
+	if len(gone) == 0 {
+		return nil
+	}
 	k.log.Warn("rules of the pods' network were missing or replaced, and are restored: another program changed the machine's firewall",
 		"missing", strings.Join(gone, ", "))
 	return nil
+}
+
+func (k keeper) warnChanged(missing []string) {
+	k.log.Warn("the pods' network was changed by another program and is restored", "missing", strings.Join(missing, ", "))
 }
 
 // rules says which of the bridge's rules are missing.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 
@@ -26,23 +25,13 @@ const (
 // ranges returns the private address ranges that a subnet is chosen from, starting with the one
 // that other software uses least.
 func ranges() []netip.Prefix {
-	return append([]netip.Prefix{netip.MustParsePrefix("10.64.0.0/10")}, private()[1:]...)
-}
-
-// private returns the blocks of private addresses that ranges are of.
-func private() []netip.Prefix {
-	return []netip.Prefix{
-		netip.MustParsePrefix("10.0.0.0/8"),
-		netip.MustParsePrefix("172.16.0.0/12"),
-		netip.MustParsePrefix("192.168.0.0/16"),
-		netip.MustParsePrefix("100.64.0.0/10"),
-	}
+	return append([]netip.Prefix{netip.MustParsePrefix("10.64.0.0/10")}, netdev.Private()[1:]...)
 }
 
 // choose returns a record with name, subnet and MTU for a network whose bridge does not exist. It
 // keeps what rec has where possible, because the allocated addresses are of its subnet.
 func choose(outside *netlink.Handle, rec records.Record, run, boot string) (records.Record, error) {
-	taken, err := usedPrefixes(outside)
+	taken, err := netdev.UsedPrefixes(outside)
 	if err != nil {
 		return rec, err
 	}
@@ -193,49 +182,6 @@ func nthSubnet(r netip.Prefix, n uint32) netip.Prefix {
 
 func overlaps(p netip.Prefix, taken []netip.Prefix) bool {
 	return slices.ContainsFunc(taken, p.Overlaps)
-}
-
-// usedPrefixes returns the networks of the host's IPv4 addresses and its routes to private networks, of
-// all tables. A route that also leads to public addresses is a default route or a part of one, such as
-// 0.0.0.0/1, with which VPNs take precedence over the default route: it says nothing about the private
-// networks in it, and the bridge's own route precedes it.
-func usedPrefixes(outside *netlink.Handle) ([]netip.Prefix, error) {
-	addrs, err := netdev.Dump(func() ([]netlink.Addr, error) { return outside.AddrList(nil, netlink.FAMILY_V4) })
-	if err != nil {
-		return nil, fmt.Errorf("listing addresses: %w", err)
-	}
-	all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
-	routes, err := netdev.Dump(func() ([]netlink.Route, error) {
-		return outside.RouteListFiltered(netlink.FAMILY_V4, all, netlink.RT_FILTER_TABLE)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing routes: %w", err)
-	}
-	var taken []netip.Prefix
-	for _, a := range addrs {
-		if network := prefixOf(a.IPNet); network.Bits() > 0 {
-			taken = append(taken, network)
-		}
-	}
-	for _, r := range routes {
-		network := prefixOf(r.Dst)
-		if slices.ContainsFunc(private(), func(block netip.Prefix) bool {
-			return block.Bits() <= network.Bits() && block.Contains(network.Addr())
-		}) {
-			taken = append(taken, network)
-		}
-	}
-	return taken, nil
-}
-
-// prefixOf returns the zero Prefix for nil, which is how netlink may give the default route.
-func prefixOf(n *net.IPNet) netip.Prefix {
-	if n == nil {
-		return netip.Prefix{}
-	}
-	addr, _ := netip.AddrFromSlice(n.IP)
-	bits, _ := n.Mask.Size()
-	return netip.PrefixFrom(addr.Unmap(), bits).Masked()
 }
 
 // gatewayOf returns the bridge's own address, the first of the subnet.

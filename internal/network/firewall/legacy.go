@@ -12,8 +12,8 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// The rules of an iptables of the kernel's from before nftables are none of nftables': a packet has to pass both. podrun
-// reads them only, by the program that makes them, which shows where they are, by family.
+// The rules of an iptables of the kernel's from before nftables are none of nftables': a packet has to pass both.
+// podrun reads them only, by the program that makes them.
 var legacies = []struct {
 	program string
 	names   string // the file with the names of the tables that are there
@@ -43,7 +43,8 @@ func blockedByLegacy(bridge string) (blocked blockingError, err error) {
 		if !slices.Contains(strings.Fields(string(names)), iptablesTable) {
 			continue
 		}
-		out, err := sys.Program{Name: l.program, Options: []string{"-w", "1", "-S"}}.Run(context.Background(), legacyTime)
+		list := sys.Program{Name: l.program, Options: []string{"-w", "1", "-S"}}
+		out, err := list.Run(context.Background(), legacyTime)
 		if errors.Is(err, sys.ErrNoProgram) {
 			continue
 		}
