@@ -72,5 +72,5 @@ func legacyBlocks(rules, bridge string) bool {
 		out = out || strings.HasSuffix(line, " -o "+bridge+" -j ACCEPT")
 	}
 	drops = drops || last == "-A FORWARD -j DROP" || strings.HasPrefix(last, "-A FORWARD -j REJECT")
-	return drops && !(in && out)
+	return drops && (!in || !out)
 }

@@ -62,7 +62,7 @@ func (w Watched) once(ctx context.Context, changed func()) error {
 	err := <-ended
 	cancel()
 	for range waits[1:] {
-		<-ended
+		_ = <-ended
 	}
 	return err
 }
