@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -56,14 +57,13 @@ func (w Watched) once(ctx context.Context, changed func()) error {
 	}
 	changed()
 	ended := make(chan error, len(waits))
+	var all sync.WaitGroup
 	for _, wait := range waits {
-		go func() { ended <- wait() }()
+		all.Go(func() { ended <- wait() })
 	}
 	err := <-ended
 	cancel()
-	for range waits[1:] {
-		_ = <-ended
-	}
+	all.Wait()
 	return err
 }
 
