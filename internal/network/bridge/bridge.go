@@ -272,10 +272,6 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec records.Record) (records.Re
 			return rec, link.Attrs().Index, err
 		}
 	}
-	held, err := b.addresses.owners() // of a bridge that another program has removed
-	if err != nil {
-		return rec, 0, err
-	}
 	if err := b.removeOrphanBridges(outside, rec.Bridge); err != nil {
 		return rec, 0, err
 	}
@@ -305,21 +301,22 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec records.Record) (records.Re
 			return rec, 0, fmt.Errorf("giving link %s its alias: %w", rec.Bridge, err)
 		}
 	}
-	if rec, err = (keeper{b}).repair(outside, rec, link); err == nil && len(held) > 0 {
-		keeper{b}.warnChanged([]string{rec.Bridge})
-	}
+	rec, err = keeper{b}.repair(outside, rec, link)
 	return rec, link.Attrs().Index, err
 }
 
 // complete gives the bridge its addresses, turns on forwarding and masquerading, and installs the
-// rules for what pods may send. It returns the record as address does.
-func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netlink.Link) (records.Record, error) {
-	rec, err := keeper{b}.address(outside, rec, link)
-	if err != nil {
-		return rec, err
+// rules for what pods may send. It returns the record as address does, and whether nothing was refused.
+func (b *Bridge) complete(
+	outside *netlink.Handle, rec records.Record, link netlink.Link,
+) (_ records.Record, whole bool, err error) {
+	if rec, err = (keeper{b}).address(outside, rec, link); err != nil {
+		return rec, false, err
 	}
+	whole = true
 	for _, subnet := range rec.Subnets() {
 		if err := netdev.Forward(subnet.Addr()); err != nil {
+			whole = false
 			b.log.Warn("cannot turn on forwarding: pods reach only each other and this machine",
 				"subnet", subnet, "err", err)
 		}
@@ -333,18 +330,16 @@ func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netl
 		b.fence.warnUnfenced(fenced)
 	}
 	if err := showLLDP(outside, link); err != nil {
-		return rec, err
-	}
-	if err := b.fence.pinAll(outside, rec, link.Attrs().Index); err != nil {
-		return rec, err
+		return rec, false, err
 	}
 	// The machine must not accept a pod as its router.
 	if err := netdev.IgnoreRouterAdvertisements(rec.Bridge); err != nil {
-		return rec, err
+		return rec, false, err
 	}
+	pinned := b.fence.pinAll(outside, rec, link.Attrs().Index)
 	notAccepted := b.rules.accept(rec.Bridge)
-	b.rules.setRefused(rec, masked != nil || fenced != nil || notAccepted)
-	return rec, outside.LinkSetUp(link)
+	whole = whole && masked == nil && fenced == nil && !notAccepted
+	return rec, whole, errors.Join(pinned, outside.LinkSetUp(link))
 }
 
 // Yield gives the host ports of id to another pod that shares them, if there is one; see portmap.Ports.Yield.

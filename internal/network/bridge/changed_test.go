@@ -3,8 +3,10 @@ package bridge
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"podrun.io/podrun/internal/network/nettest"
+	"podrun.io/podrun/internal/sys/pace"
 	"podrun.io/podrun/internal/test"
 )
 
@@ -28,12 +30,58 @@ func TestChangedNetwork(t *testing.T) {
 				}
 				command(t, f.host, strings.ReplaceAll(change, "BRIDGE", rec.Bridge))
 				if watched {
-					test.Eventually(t, change, func() bool { return strings.Contains(f.log.String(), "is restored") })
+					test.Eventually(t, change, func() bool { return strings.Contains(f.log.String(), "are restored") })
 				} else {
 					nettest.MustSetup(t, f.host, f.br, "new", nettest.NewNS(t))
 				}
 				f.works(t)
 			})
 		}
+	}
+}
+
+// TestBridgeIsRemovedAgainAndAgain: who removes the bridge each time that it is there is left alone for a while.
+func TestBridgeIsRemovedAgainAndAgain(t *testing.T) {
+	f := newFlushed(t)
+	f.br.repairs = pace.Pace{AtOnce: 2, Every: 24 * time.Hour}
+	rec, err := f.br.records.Load()
+	test.Must(t, err)
+	defer f.watching(t)()
+	for i := range 3 {
+		command(t, f.host, "ip link del "+rec.Bridge)
+		test.Eventually(t, "it is restored, or not any more", func() bool {
+			return strings.Count(f.log.String(), "are restored")+strings.Count(f.log.String(), "again and again") == i+1
+		})
+	}
+	if n := strings.Count(f.log.String(), "are restored"); n != 2 {
+		t.Errorf("restored %d times: %s", n, f.log)
+	}
+}
+
+// TestNobodyNeedsForwarding: without pods, forwarding that is turned off stays so.
+func TestNobodyNeedsForwarding(t *testing.T) {
+	f := newFlushed(t)
+	f.br.keep = true
+	for _, id := range []string{"web", "other"} {
+		nettest.Teardown(t, f.host, f.br, id)
+	}
+	command(t, f.host, "sysctl -qw net.ipv4.ip_forward=0")
+	nettest.In(t, f.host, func() error {
+		if !(keeper{f.br}).isComplete() {
+			t.Error("Watch would turn it on")
+		}
+		return nil
+	})
+}
+
+// TestMachineAsksItsBridge: what the machine sends to the address of its bridge comes from that address.
+func TestMachineAsksItsBridge(t *testing.T) {
+	f := newFlushed(t)
+	rec, err := f.br.records.Load()
+	test.Must(t, err)
+	gateway := gatewayOf(rec.Subnet).String()
+	nettest.ServeTCP(t, f.host, gateway+":91", "machine")
+	if got, err := nettest.Ask(f.host, "tcp", gateway+":91"); got != "machine "+gateway {
+		t.Errorf("got %q, %v", got, err)
 	}
 }

@@ -57,17 +57,20 @@ func (f *fence) pinAll(outside *netlink.Handle, rec records.Record, bridge int) 
 		if link == nil {
 			return nil
 		}
+		var err error
 		switch link.Attrs().MasterIndex {
 		case bridge:
 		case 0:
-			err := outside.LinkSetMasterByIndex(link, bridge)
-			if err = errors.Join(err, outside.LinkSetHairpin(link, true)); err != nil {
-				return fmt.Errorf("making %s a port again: %w", p.link, err)
+			if err = outside.LinkSetMasterByIndex(link, bridge); err == nil {
+				err = outside.LinkSetHairpin(link, true)
 			}
 		default:
 			return nil
 		}
-		if err := pin(outside, link, p.addr); err != nil && !errors.Is(err, unix.ENODEV) { // removed meanwhile
+		if err == nil {
+			err = pin(outside, link, p.addr)
+		}
+		if err != nil && !errors.Is(err, unix.ENODEV) { // removed meanwhile
 			return fmt.Errorf("pinning port %s: %w", p.link, err)
 		}
 		return nil

@@ -55,6 +55,16 @@ func testLegacyFirewall(t *testing.T, rules string, later bool, named int) {
 	}
 	command(t, host, rules)
 	mustSetupPod(t, host, br, "web", pod, nettest.PodWith(t, "web", "8080:80/TCP"))
+	watches := func() {
+		t.Helper()
+		nettest.In(t, host, func() error {
+			if !(keeper{br}).isComplete() { // as Watch asks
+				t.Error("the rules are not complete")
+			}
+			return nil
+		})
+	}
+	watches()
 	commands := allowing.FindAllString(log.String(), -1)
 	if len(commands) != named || named == 0 && log.String() != "" {
 		t.Fatalf("want %d commands: %s", named, log)
@@ -64,6 +74,7 @@ func testLegacyFirewall(t *testing.T, rules string, later bool, named int) {
 	before := log.String()
 	br = podrun()
 	nettest.In(t, host, br.Repair)
+	watches()
 	if log.String() != before {
 		t.Errorf("said although it is allowed: %s", strings.TrimPrefix(log.String(), before))
 	}

@@ -68,9 +68,10 @@ func addTable(c *nftables.Conn, bridge string, subnet netip.Prefix, open bool) {
 			c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: exprs})
 		}
 	}
-	leaving := append(
+	leaving := slices.Concat(
 		nft.MatchSubnet(f.Source, expr.CmpOpEq, subnet),
-		nft.CompareLink(expr.MetaKeyOIFNAME, expr.CmpOpNeq, bridge)...,
+		nft.MatchSubnet(f.Destination, expr.CmpOpNeq, subnet), // what the machine sends to the bridge leaves by lo
+		nft.CompareLink(expr.MetaKeyOIFNAME, expr.CmpOpNeq, bridge),
 	)
 	chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource,
 		append(leaving, &expr.Counter{}, &expr.Masq{}))

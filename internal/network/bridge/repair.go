@@ -39,8 +39,7 @@ const (
 func (b *Bridge) Repair() error {
 	k := keeper{b}
 	if err := k.existing(context.Background(), func(o *netlink.Handle, rec records.Record, link netlink.Link) error {
-		_, err := k.repair(o, rec, link)
-		return err
+		return k.mend(o, rec, link, true)
 	}); err != nil {
 		return fmt.Errorf("mending the pods' network: %w", err)
 	}
@@ -70,13 +69,13 @@ type keeper struct{ *Bridge }
 
 // watched repairs what is missing, and tries that again until it succeeds or ctx ends.
 func (k keeper) watched(ctx context.Context) {
-	for {
+	for wait := time.Second; ; wait = min(2*wait, retryRepair) {
 		err := k.restorePaced(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		k.log.Warn("keeping the rules of the pods' network failed", "retry", retryRepair, "err", err)
-		_ = sys.Sleep(ctx, retryRepair)
+		k.log.Warn("keeping the pods' network complete failed", "retry", wait, "err", err)
+		_ = sys.Sleep(ctx, wait)
 	}
 }
 
@@ -89,22 +88,37 @@ func (k keeper) isComplete() bool {
 	}
 	rec, err := k.records.Load()
 	if err != nil || rec.Bridge == "" || rec.Boot != boot {
-		return false
+		return err == nil && rec.Bridge == "" // there is no bridge
 	}
-	gone, changed, err := k.missing(rec)
-	return err == nil && len(gone)+len(changed) == 0
+	if err := k.rules.blocked.ByLegacy(rec.Bridge); err != nil {
+		k.log.Warn(mayBlock, "err", err)
+	}
+	gone, err := k.missing(rec)
+	return err == nil && len(gone) == 0
 }
 
-// missing returns which rules are missing, and what else other programs have changed.
-func (k keeper) missing(rec records.Record) (gone, changed []string, err error) {
-	var gateways []netip.Addr
-	for _, subnet := range rec.Subnets() {
-		gateways = append(gateways, gatewayOf(subnet))
+// missing returns what other programs have removed or changed, without what was refused.
+func (k keeper) missing(rec records.Record) ([]string, error) {
+	all, err := k.lacking(rec)
+	return k.rules.refused.Without(all), err
+}
+
+func (k keeper) lacking(rec records.Record) (names []string, err error) {
+	held, err := k.addresses.owners()
+	if err != nil {
+		return nil, err
 	}
-	if changed, err = netdev.Lacking(rec.Bridge, gateways); err == nil {
-		gone, err = k.rules.missing(rec)
+	if len(held) > 0 { // else nobody needs more than the rules
+		var gateways []netip.Addr
+		for _, subnet := range rec.Subnets() {
+			gateways = append(gateways, gatewayOf(subnet))
+		}
+		if names, err = netdev.Lacking(rec.Bridge, gateways); err != nil {
+			return nil, err
+		}
 	}
-	return gone, changed, err
+	rules, err := k.rules.missing(rec)
+	return append(names, rules...), err
 }
 
 // restorePaced repairs what is missing. It holds no lock while it may not repair yet.
@@ -113,16 +127,15 @@ func (k keeper) restorePaced(ctx context.Context) error {
 		return nil
 	}
 	var gone []string
-	err := k.existing(ctx, func(_ *netlink.Handle, rec records.Record, _ netlink.Link) error {
-		rules, changed, err := k.missing(rec)
-		gone = append(rules, changed...)
+	err := k.existing(ctx, func(_ *netlink.Handle, rec records.Record, _ netlink.Link) (err error) {
+		gone, err = k.missing(rec)
 		return err
 	})
 	if err != nil || len(gone) == 0 {
 		return err
 	}
 	if wait := k.repairs.Next(); wait > 0 {
-		k.log.Warn("another program removes the rules of the pods' network again and again: restoring them later",
+		k.log.Warn("another program removes parts of the pods' network again and again: restoring them later",
 			"missing", strings.Join(gone, ", "), "in", wait.Round(time.Second))
 		if err := sys.Sleep(ctx, wait); err != nil {
 			return err
@@ -131,7 +144,7 @@ func (k keeper) restorePaced(ctx context.Context) error {
 	return k.existing(ctx, k.restore)
 }
 
-// existing calls do, with the lock held, if there is a bridge.
+// existing calls do, with the lock held, if there is a bridge, or was one that pods need: then the link is nil.
 func (k keeper) existing(
 	ctx context.Context, do func(outside *netlink.Handle, rec records.Record, link netlink.Link) error,
 ) error {
@@ -145,8 +158,7 @@ func (k keeper) existing(
 			if held, err := k.addresses.owners(); err != nil || len(held) == 0 {
 				return err // the next Setup creates it with all rules
 			}
-			_, _, err := k.ensure(outside, rec)
-			return err
+			return do(outside, rec, nil)
 		}
 		if err != nil {
 			return err
@@ -157,35 +169,52 @@ func (k keeper) existing(
 
 // repair completes the bridge and its host ports. It returns the record as complete does.
 func (k keeper) repair(outside *netlink.Handle, rec records.Record, link netlink.Link) (records.Record, error) {
-	rec, err := k.complete(outside, rec, link)
+	rec, whole, err := k.complete(outside, rec, link)
+	if err == nil {
+		err = k.ports.Repair()
+	}
 	if err != nil {
 		return rec, err
 	}
-	return rec, k.ports.Repair()
+	var refused []string
+	if !whole {
+		refused, err = k.lacking(rec)
+	}
+	k.rules.refused.Set(refused, retryRepair)
+	return rec, err
 }
 
-// restore repairs the bridge if rules are missing, and logs which. The caller holds the lock.
+// restore repairs the bridge if anything is missing, and logs what. The caller holds the lock.
 func (k keeper) restore(outside *netlink.Handle, rec records.Record, link netlink.Link) error {
-	gone, changed, err := k.missing(rec)
-	if err != nil || len(gone)+len(changed) == 0 {
-		return err
-	}
-	if _, err := k.repair(outside, rec, link); err != nil {
-		return err
-	}
-	if len(changed) > 0 {
-		k.warnChanged(changed)
-	}
-	if len(gone) == 0 {
-		return nil
-	}
-	k.log.Warn("rules of the pods' network were missing or replaced, and are restored: another program changed the machine's firewall",
-		"missing", strings.Join(gone, ", "))
-	return nil
+	return k.mend(outside, rec, link, false)
 }
 
-func (k keeper) warnChanged(missing []string) {
-	k.log.Warn("the pods' network was changed by another program and is restored", "missing", strings.Join(missing, ", "))
+// mend is restore; always says that it also repairs what cannot be seen to be missing, and logs nothing.
+func (k keeper) mend(outside *netlink.Handle, rec records.Record, link netlink.Link, always bool) error {
+	gone, err := k.missing(rec)
+	if err != nil || len(gone) == 0 && !always {
+		return err
+	}
+	if link == nil {
+		rec, _, err = k.ensure(outside, rec)
+	} else {
+		rec, err = k.repair(outside, rec, link)
+	}
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	if slices.ContainsFunc(routed(rec.Bridge, rec.Subnets()), func(t *nftables.Table) bool {
+		return slices.Contains(gone, nft.TableName(t))
+	}) {
+		k.ports.ForgetUnmasked(rec)
+	}
+	left, err := k.lacking(rec)
+	gone = slices.DeleteFunc(gone, func(name string) bool { return slices.Contains(left, name) })
+	if len(gone) > 0 && !always {
+		k.log.Warn("parts of the pods' network were missing or changed, and are restored: another program changed the machine's "+
+			"firewall or network", "missing", strings.Join(gone, ", "))
+	}
+	return err
 }
 
 // rules says which of the bridge's rules are missing.
@@ -196,49 +225,19 @@ type rules struct {
 	unmasked sync.Once
 	// blocked is what was said of firewalls that drop pods' packets.
 	blocked firewall.Warned
-	// complete is when nothing was missing.
-	complete atomic.Pointer[completion]
+	// read is what was missing when that was read last.
+	read atomic.Pointer[reading]
 	// refused is what the kernel refused when it was installed last.
-	refused atomic.Pointer[refusal]
+	refused netdev.Refused
 }
 
-// completion is when all rules that a bridge needs were there: what is wanted then, and the generation of the machine's
-// rules. As long as both are the same, no list of the machine's rules is needed, which may be very long.
-type completion struct {
+// reading is which rules are missing while the same are wanted and the machine's have the same generation. Until then no
+// list of the machine's rules is needed, which may be very long.
+type reading struct {
 	generation uint32
 	record     records.Record
 	wanted     string
-}
-
-// refusal is what is missing because the kernel has refused it. Until then it is not tried again.
-type refusal struct {
-	names []string
-	until time.Time
-}
-
-// setRefused records what is missing although it has just been installed, if that failed.
-func (r *rules) setRefused(rec records.Record, failed bool) {
-	r.refused.Store(nil)
-	if failed {
-		names, _ := r.lacking(rec, tablesOf(rec), nil)
-		r.refused.Store(&refusal{names: names, until: time.Now().Add(retryRepair)})
-	}
-}
-
-// withoutRefused returns those of all names that may be tried now. It forgets what is not missing any more.
-func (r *rules) withoutRefused(all []string) []string {
-	refused := r.refused.Load()
-	if refused == nil {
-		return all
-	}
-	still := slices.Clone(refused.names)
-	still = slices.DeleteFunc(still, func(name string) bool { return !slices.Contains(all, name) })
-	if len(still) == 0 || time.Now().After(refused.until) {
-		r.refused.CompareAndSwap(refused, nil)
-		return all
-	}
-	r.refused.CompareAndSwap(refused, &refusal{names: still, until: refused.until})
-	return slices.DeleteFunc(all, func(name string) bool { return slices.Contains(still, name) })
+	missing    []string
 }
 
 // accept lets packets pass the machine's firewall. It tries again at once, because a program that changes the firewall
@@ -255,8 +254,8 @@ func (r *rules) accept(bridge string) (failed bool) {
 }
 
 // missing returns the tables of the bridge and of its host ports that are not there as podrun has installed them, and
-// the chains of the machine's firewall that lack its rules, without what the kernel has just refused. Without the lock,
-// what a process is about to install or remove may be among them.
+// the chains of the machine's firewall that lack its rules. Without the lock, what a process is about to install or
+// remove may be among them.
 func (r *rules) missing(rec records.Record) ([]string, error) {
 	ports, needless, err := r.ports.Tables(rec)
 	if err != nil {
@@ -265,15 +264,16 @@ func (r *rules) missing(rec records.Record) ([]string, error) {
 	wanted := append(tablesOf(rec), ports...)
 	// Asked first: what changes while the rules are listed makes it another one.
 	number, failed := nft.Generation()
-	now := completion{generation: number, record: rec, wanted: nft.TableNames(wanted) + firewall.LegacyTables()}
-	if before := r.complete.Load(); failed == nil && before != nil && *before == now {
-		return nil, nil
+	now := reading{generation: number, record: rec, wanted: nft.TableNames(wanted)}
+	if last := r.read.Load(); failed == nil && last != nil &&
+		last.generation == number && last.record == rec && last.wanted == now.wanted {
+		return slices.Clone(last.missing), nil
 	}
 	all, whole := r.lacking(rec, wanted, needless)
-	if failed == nil && whole && len(all) == 0 {
-		r.complete.Store(&now)
+	if now.missing = slices.Clone(all); failed == nil && whole {
+		r.read.Store(&now)
 	}
-	return r.withoutRefused(all), nil
+	return all, nil
 }
 
 // lacking returns which of the tables are not as they should be (see portmap.Ports.Strange), and the chains
@@ -319,6 +319,9 @@ func (r *rules) warnUnmasked(why error) {
 
 func (r *rules) warnBlocked(why error) {
 	if r.blocked.IsNew(why) {
-		r.log.Warn("a firewall may keep pods from reaching other machines", "err", why)
+		r.log.Warn(mayBlock, "err", why)
 	}
 }
+
+// mayBlock is the warning of another program's firewall.
+const mayBlock = "a firewall may keep pods from reaching other machines"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os/exec"
 	"slices"
@@ -193,16 +194,31 @@ func (f *flushed) owned(t *testing.T) (free func()) {
 func TestRefusedRules(t *testing.T) {
 	f := newFlushed(t)
 	f.owned(t)
-	for _, id := range []string{"a", "b", "c"} {
+	tried := 0
+	var last map[string]uint64
+	start := func(id string) {
+		t.Helper()
 		nettest.MustSetup(t, f.host, f.br, id, nettest.NewNS(t))
+		tables, err := f.br.records.Tables()
+		if err != nil || len(tables) == 0 {
+			t.Fatalf("tables %v, %v", tables, err)
+		}
+		if !maps.Equal(tables, last) { // all are made anew
+			tried, last = tried+1, tables
+		}
 	}
-	if tried, warned := strings.Count(f.log.String(), "ip filter FORWARD"), strings.Count(f.log.String(), "a firewall may keep"); tried != 1 || warned != 1 {
+	for _, id := range []string{"a", "b", "c"} {
+		start(id)
+	}
+	if warned := strings.Count(f.log.String(), "a firewall may keep"); tried != 1 || warned != 1 {
 		t.Errorf("tried %d times, warned %d times: %s", tried, warned, f.log)
 	}
-	f.br.rules.refused.Load().until = time.Now()
-	nettest.MustSetup(t, f.host, f.br, "d", nettest.NewNS(t))
-	if tried := strings.Count(f.log.String(), "ip filter FORWARD"); tried != 2 {
+	f.br.rules.refused.Set(nil, 0)
+	if start("d"); tried != 2 {
 		t.Errorf("after a while, tried %d times: %s", tried, f.log)
+	}
+	if strings.Contains(f.log.String(), "are restored") {
+		t.Errorf("what was refused is said to be restored: %s", f.log)
 	}
 }
 
@@ -266,7 +282,7 @@ func TestWatchKeepsNoPodWaiting(t *testing.T) {
 	test.Eventually(t, "the rules are complete", func() bool {
 		var now uint32
 		nettest.In(t, f.host, func() (err error) { now, err = nft.Generation(); return err })
-		seen := f.br.rules.complete.Load()
+		seen := f.br.rules.read.Load()
 		return seen != nil && seen.generation == now
 	})
 }
@@ -276,8 +292,11 @@ func TestBlockingFirewallIsNoRefusal(t *testing.T) {
 	f := newFlushed(t)
 	command(t, f.host, "nft 'table inet mine { chain forward { type filter hook forward priority 0; policy drop; }; }'")
 	nettest.In(t, f.host, f.br.Repair)
-	if refused := f.br.rules.refused.Load(); refused != nil {
-		t.Errorf("refused: %v", *refused)
+	rec, _ := f.br.records.Load()
+	command(t, f.host, "nft delete table ip "+rec.Bridge)
+	nettest.MustSetup(t, f.host, f.br, "new", nettest.NewNS(t))
+	if n := strings.Count(f.log.String(), "are restored"); n != 1 {
+		t.Errorf("restored %d times: %s", n, f.log)
 	}
 	if n := strings.Count(f.log.String(), "a firewall may keep"); n != 1 {
 		t.Errorf("warned %d times: %s", n, f.log)

@@ -87,7 +87,7 @@ func (b *Bridge) gainIPv6(outside *netlink.Handle, rec records.Record, link netl
 		return rec, nil
 	}
 	// Recorded last: a process that is killed before leaves it to the next one.
-	if gained, err = b.complete(outside, gained, link); err != nil {
+	if gained, _, err = b.complete(outside, gained, link); err != nil {
 		return rec, fmt.Errorf("giving it IPv6: %w", err)
 	}
 	if err := b.records.Save(gained); err != nil {

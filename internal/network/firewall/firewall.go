@@ -93,9 +93,8 @@ func missing(c *nftables.Conn, chains []*nftables.Chain, bridge string) (rules [
 			}
 		}
 	}
-	legacy, err := blockedByLegacy(bridge)
-	if blocked = append(blocked, legacy...); len(blocked) > 0 {
-		err = errors.Join(blocked, err)
+	if len(blocked) > 0 {
+		err = blocked
 	}
 	return rules, err
 }

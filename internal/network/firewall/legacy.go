@@ -25,19 +25,23 @@ var legacies = []struct {
 // legacyTime is how long a program may take to list its rules.
 const legacyTime = 10 * time.Second
 
-// LegacyTables returns text that differs if other tables of iptables-legacy are there. nft.Generation does not say so.
-func LegacyTables() string {
-	var all strings.Builder
+// ByLegacy returns an error if an iptables-legacy drops or rejects what is forwarded and lacks a rule that accepts what
+// comes from the bridge or goes to it. It says which rules are needed; podrun changes none of them. It looks again when
+// other tables of iptables-legacy are there.
+func (w *Warned) ByLegacy(bridge string) error {
+	var tables strings.Builder
 	for _, l := range legacies {
 		names, _ := os.ReadFile(l.names) // trusted: the kernel's
-		fmt.Fprintf(&all, " %s: %q", l.program, names)
+		fmt.Fprintf(&tables, " %s: %q", l.program, names)
 	}
-	return all.String()
-}
-
-// blockedByLegacy returns the chain of each iptables-legacy that drops or rejects what is forwarded and lacks a rule
-// that accepts what comes from the bridge or goes to it. It is valid also with an error.
-func blockedByLegacy(bridge string) (blocked blockingError, err error) {
+	w.mu.Lock()
+	same := w.legacy == tables.String()
+	w.legacy = tables.String()
+	w.mu.Unlock()
+	if same {
+		return nil
+	}
+	var blocked blockingError
 	for _, l := range legacies {
 		names, _ := os.ReadFile(l.names) // trusted: the kernel's, if it has them loaded; to list others would make them
 		if !slices.Contains(strings.Fields(string(names)), iptablesTable) {
@@ -49,13 +53,16 @@ func blockedByLegacy(bridge string) (blocked blockingError, err error) {
 			continue
 		}
 		if err != nil {
-			return blocked, fmt.Errorf("reading the rules of %s: %w: %s", l.program, err, out.Text())
+			return fmt.Errorf("reading the rules of %s: %w: %s", l.program, err, out.Text())
 		}
-		if legacyBlocks(string(out.Stdout), bridge) {
+		if !out.Truncated && legacyBlocks(string(out.Stdout), bridge) {
 			blocked = append(blocked, blockingChain{l.program, forwardChain, bridge})
 		}
 	}
-	return blocked, nil
+	if len(blocked) > 0 {
+		return blocked
+	}
+	return nil
 }
 
 // legacyBlocks reports whether FORWARD's policy or its last rule drops or rejects all packets, while no chain of the

@@ -368,24 +368,20 @@ func (t *Ports) portRecords() (map[string]Record, error) {
 	return held, nil
 }
 
-// Repair installs the rules for all port records again, and removes those that are for none. It makes flows begin anew
-// that pods began while no rule masqueraded them.
+// Repair installs the rules for all port records again, and removes those that are for none.
 func (t *Ports) Repair() error {
 	held, err := t.portRecords()
-	if err == nil {
-		err = t.publish(held, change{all: true})
-	}
 	if err != nil {
 		return err
 	}
-	rec, err := t.records.Load()
-	if err != nil {
-		return err
-	}
+	return t.publish(held, change{all: true})
+}
+
+// ForgetUnmasked makes flows begin anew that pods began while no rule masqueraded them.
+func (t *Ports) ForgetUnmasked(rec records.Record) {
 	if err := forgetUnmasked(rec.Subnets()); err != nil { // which a kernel may not let podrun do
 		t.records.Log.Debug("flows of pods that are not masqueraded stay so", "err", err)
 	}
-	return nil
 }
 
 // IDs returns the IDs that have a port record, also those of another boot.
