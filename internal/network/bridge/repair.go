@@ -211,8 +211,8 @@ func (k keeper) mend(outside *netlink.Handle, rec records.Record, link netlink.L
 	left, err := k.lacking(rec)
 	gone = slices.DeleteFunc(gone, func(name string) bool { return slices.Contains(left, name) })
 	if len(gone) > 0 && !always {
-		k.log.Warn("parts of the pods' network were missing or changed, and are restored: another program changed the machine's "+
-			"firewall or network", "missing", strings.Join(gone, ", "))
+		k.log.Warn("parts of the pods' network were missing or changed, and are restored: another program changed them",
+			"missing", strings.Join(gone, ", "))
 	}
 	return err
 }
