@@ -231,8 +231,8 @@ type rules struct {
 	refused netdev.Refused
 }
 
-// reading is which rules are missing while the same are wanted and the machine's have the same generation. Until then no
-// list of the machine's rules is needed, which may be very long.
+// reading is which rules are missing while the same are wanted and the machine's have the same generation: then no list
+// of the machine's rules is needed, which may be very long.
 type reading struct {
 	generation uint32
 	record     records.Record
