@@ -270,7 +270,8 @@ func (r *rules) missing(rec records.Record) ([]string, error) {
 		return slices.Clone(last.missing), nil
 	}
 	all, whole := r.lacking(rec, wanted, needless)
-	if now.missing = slices.Clone(all); failed == nil && whole {
+	// What another process has installed, and has not recorded yet, is missing for a moment.
+	if now.missing = slices.Clone(all); failed == nil && whole && r.refused.Has(all) {
 		r.read.Store(&now)
 	}
 	return all, nil

@@ -21,6 +21,13 @@ func (r *Refused) Set(names []string, lasts time.Duration) {
 	r.names, r.until = slices.Clone(names), time.Now().Add(lasts)
 }
 
+// Has reports whether all of the names are refused; true for none.
+func (r *Refused) Has(names []string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(r.names, name) })
+}
+
 // Without returns those of all names that may be tried now. It forgets what is not missing any more.
 func (r *Refused) Without(all []string) []string {
 	r.mu.Lock()
