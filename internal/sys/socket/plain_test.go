@@ -51,6 +51,8 @@ func TestPlain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan struct{})
+	defer close(ended)
 	var s *grpc.Server
 	s = grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(stream)
@@ -60,7 +62,7 @@ func TestPlain(t *testing.T) {
 		case "/s/long":
 			return status.Error(codes.Internal, strings.Repeat("x", 1<<12))
 		case "/s/hangs":
-			<-stream.Context().Done()
+			<-ended // the call's time is the stream's too, and its answer would be as early as the client's
 		case "/s/dies":
 			go s.Stop()
 			<-stream.Context().Done()
