@@ -15,6 +15,7 @@ exec unshare --pid --fork sh -euc '
 	echo 0 >/sys/fs/cgroup/container/cgroup.procs
 	exec unshare --cgroup --mount sh -euc "
 		mount -t proc proc /proc
+		umount -l /sys/fs/cgroup # Linux 6.1 mounts no file system over itself
 		mount -t cgroup2 cgroup2 /sys/fs/cgroup
 		grep -qx 0::/ /proc/self/cgroup
 		once() {
