@@ -175,8 +175,11 @@ func (s *Pods) left(ctx context.Context, below int64) (busy, volumes bool) {
 	}
 	for _, o := range all {
 		busy = busy || slices.ContainsFunc(o.Containers, func(c pod.Container) bool {
+			if c.State != pod.Running {
+				return false
+			}
 			p, err := s.Runtime.LoadPod(c.UID)
-			return c.State == pod.Running && err == nil && pod.Priority(p) < below
+			return err == nil && pod.Priority(p) < below
 		})
 	}
 	if below > pod.CriticalPriority { // the drivers end now

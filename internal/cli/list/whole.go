@@ -45,9 +45,9 @@ func printed[T any](l *Lister, o Options, all []T, what string, columns printers
 // volumes lists the persistentVolumeClaims of the selected namespaces and their volumes. What cannot be read does not
 // keep the others from being listed.
 func (l *Lister) volumes(o Options) error {
-	all, unread := claims.List(l.Reader.Dirs, l.Reader.Waiting)
+	pods, failed := l.Reader.Settled() // without them it is not said what a claim waits for
+	all, unread := claims.List(l.Reader.Dirs, func() ([]*v1.Pod, error) { return query.WaitingOf(pods), failed })
 	selected := []claims.Claim{}
-	pods, _ := l.Reader.Settled() // without them it is not said what a claim waits for
 	for _, claim := range all {
 		if o.Selection.AllNamespaces || claim.Namespace == o.Selection.Namespace {
 			if claim.Message == "" && claim.Status == claims.Pending {

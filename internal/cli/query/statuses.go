@@ -131,7 +131,17 @@ func (r *Reader) mergeNotOwned(pods []*v1.Pod) ([]*v1.Pod, error) {
 // Waiting returns the pods that a process has, or serve wants to have, and that have not ended.
 func (r *Reader) Waiting() ([]*v1.Pod, error) {
 	pods, err := r.Settled()
-	return slices.DeleteFunc(pods, func(p *v1.Pod) bool { return status.IsUnowned(p) || status.Ended(p) }), err
+	return WaitingOf(pods), err
+}
+
+// WaitingOf returns those of the pods that Waiting returns.
+func WaitingOf(pods []*v1.Pod) (waiting []*v1.Pod) {
+	for _, p := range pods {
+		if !status.IsUnowned(p) && !status.Ended(p) {
+			waiting = append(waiting, p)
+		}
+	}
+	return waiting
 }
 
 // markUnowned sets the reason Unowned for the pods that have not ended and that no process owns.

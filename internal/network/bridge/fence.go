@@ -74,8 +74,8 @@ func fenceOf(bridge string) *nftables.Table {
 
 func newFenceTable(bridge string) (fenceTable, error) {
 	f := fenceTable{table: fenceOf(bridge)}
-	// The byte order is for the program nft, which otherwise lists other names than it reads.
 	f.advertised = &nftables.Chain{Table: f.table, Name: "advertised"}
+	// The byte order is for the program nft, which otherwise lists other names than it reads.
 	f.ports = &nftables.Set{
 		Table: f.table, Name: "ports", KeyType: nftables.TypeIFName, KeyByteOrder: binaryutil.NativeEndian,
 	}

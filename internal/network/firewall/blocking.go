@@ -63,7 +63,7 @@ type Warned struct {
 	mu      sync.Mutex
 	blocked blockingError
 	failed  bool
-	legacy  string // the tables of iptables-legacy that were seen last
+	legacy  []string // the tables of each iptables-legacy that were seen last
 }
 
 // IsNew reports whether an error of Accept or Missing, or nil, is worth a warning: a chain blocks that did not at the

@@ -29,22 +29,21 @@ const legacyTime = 10 * time.Second
 // comes from the bridge or goes to it. It says which rules are needed; podrun changes none of them. It looks again when
 // other tables of iptables-legacy are there.
 func (w *Warned) ByLegacy(bridge string) error {
-	var tables strings.Builder
-	for _, l := range legacies {
-		names, _ := os.ReadFile(l.names) // trusted: the kernel's
-		fmt.Fprintf(&tables, " %s: %q", l.program, names)
+	tables := make([]string, len(legacies))
+	for i, l := range legacies {
+		names, _ := os.ReadFile(l.names) // trusted: the kernel's, if it has them loaded; to list others would make them
+		tables[i] = string(names)
 	}
 	w.mu.Lock()
-	same := w.legacy == tables.String()
-	w.legacy = tables.String()
+	same := slices.Equal(w.legacy, tables)
+	w.legacy = tables
 	w.mu.Unlock()
 	if same {
 		return nil
 	}
 	var blocked blockingError
-	for _, l := range legacies {
-		names, _ := os.ReadFile(l.names) // trusted: the kernel's, if it has them loaded; to list others would make them
-		if !slices.Contains(strings.Fields(string(names)), iptablesTable) {
+	for i, l := range legacies {
+		if !slices.Contains(strings.Fields(tables[i]), iptablesTable) {
 			continue
 		}
 		list := sys.Program{Name: l.program, Options: []string{"-w", "1", "-S"}}
