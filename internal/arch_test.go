@@ -146,7 +146,7 @@ var rooms = map[string]room{
 	"internal/network/firewall":            {imports: "network/nft sys"},
 	"internal/network/portmap":             {imports: "checkpoint/layout sys pod network/netdev network/nft network/records"},
 	"internal/network/cni":                 {imports: "sys pod network/netdev network/records"},
-	"internal/network/records":             {imports: "checkpoint/layout sys"},
+	"internal/network/records":             {imports: "checkpoint/layout sys network/nft"},
 	"internal/network/nft":                 {},
 	"internal/network/netdev":              {imports: "sys"},
 	"internal/network/nettest":             {imports: "pod"},
@@ -261,7 +261,7 @@ var only = map[string]string{
 	"github.com/fsnotify/fsnotify":                     "internal/sys/watch",
 	"github.com/vishvananda/":                          "internal/network internal/network/bridge internal/network/portmap internal/network/netdev internal/network/nettest internal/network/nft",
 	"github.com/containernetworking/":                  "internal/network/cni",
-	"github.com/google/nftables":                       "internal/network/bridge internal/network/firewall internal/network/portmap internal/network/nft internal/network/nettest",
+	"github.com/google/nftables":                       "internal/network/bridge internal/network/firewall internal/network/portmap internal/network/nft internal/network/records internal/network/nettest",
 	"github.com/google/go-containerregistry/":          "internal/test/testimage hack/bench",
 	"github.com/containerd/containerd/v2/core/remotes": "internal/runtime/containerd/images/pull internal/image internal/image/registryhosts internal/embedded/transfer",
 }

@@ -83,8 +83,8 @@ func New(o Options) *Bridge {
 		records:   dir,
 		addresses: addresses,
 		ports:     ports,
-		rules:     &rules{ports: ports, log: o.Log},
-		fence:     &fence{identity: id, records: dir, addresses: addresses, ports: ports, log: o.Log},
+		rules:     &rules{records: dir, ports: ports, log: o.Log},
+		fence:     &fence{identity: id, records: dir, addresses: addresses, log: o.Log},
 		log:       o.Log,
 		keep:      o.Keep,
 		open:      o.Open,
@@ -321,7 +321,7 @@ func (b *Bridge) complete(
 				"subnet", subnet, "err", err)
 		}
 	}
-	masked := installRules(b.ports, rec.Bridge, rec.Subnets(), b.open)
+	masked := installRules(b.records, rec.Bridge, rec.Subnets(), b.open)
 	if masked != nil {
 		b.rules.warnUnmasked(masked)
 	}

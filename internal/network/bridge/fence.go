@@ -16,7 +16,6 @@ import (
 
 	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nft"
-	"podrun.io/podrun/internal/network/portmap"
 	"podrun.io/podrun/internal/network/records"
 )
 
@@ -289,7 +288,6 @@ type fence struct {
 	identity  identity
 	records   *records.Dir
 	addresses *ipam
-	ports     *portmap.Ports
 	log       *slog.Logger
 	// unfenced limits the warning that pods can use each other's addresses to one per process.
 	unfenced sync.Once
@@ -354,7 +352,7 @@ func (f *fence) rebuild(outside *netlink.Handle, rec records.Record) error {
 		return err
 	}
 	if err = publishFence(rec.Bridge, ports); err == nil {
-		err = f.ports.Installed([]*nftables.Table{fenceOf(rec.Bridge)})
+		err = f.records.Installed([]*nftables.Table{fenceOf(rec.Bridge)})
 	}
 	if err != nil {
 		return fmt.Errorf("restricting what pods may send: %w", err)

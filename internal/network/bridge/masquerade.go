@@ -10,6 +10,7 @@ import (
 
 	"podrun.io/podrun/internal/network/nft"
 	"podrun.io/podrun/internal/network/portmap"
+	"podrun.io/podrun/internal/network/records"
 )
 
 // installRules creates the bridge's nftables tables, one of each subnet's family; a repeated call replaces them.
@@ -23,19 +24,19 @@ import (
 //
 // They are one transaction, because the kernel waits for all processors at the end of each. Where the kernel lacks a
 // family, each table is one.
-func installRules(ports *portmap.Ports, bridge string, subnets []netip.Prefix, open bool) error {
-	err := installTables(ports, bridge, subnets, open)
+func installRules(dir *records.Dir, bridge string, subnets []netip.Prefix, open bool) error {
+	err := installTables(dir, bridge, subnets, open)
 	if err == nil || len(subnets) < 2 {
 		return err
 	}
 	var all []error
 	for _, subnet := range subnets {
-		all = append(all, installTables(ports, bridge, []netip.Prefix{subnet}, open))
+		all = append(all, installTables(dir, bridge, []netip.Prefix{subnet}, open))
 	}
 	return errors.Join(all...)
 }
 
-func installTables(ports *portmap.Ports, bridge string, subnets []netip.Prefix, open bool) error {
+func installTables(dir *records.Dir, bridge string, subnets []netip.Prefix, open bool) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
@@ -46,7 +47,7 @@ func installTables(ports *portmap.Ports, bridge string, subnets []netip.Prefix, 
 	if err := c.Flush(); err != nil {
 		return err
 	}
-	return ports.Installed(routed(bridge, subnets))
+	return dir.Installed(routed(bridge, subnets))
 }
 
 func addTable(c *nftables.Conn, bridge string, subnet netip.Prefix, open bool) {

@@ -219,8 +219,9 @@ func (k keeper) mend(outside *netlink.Handle, rec records.Record, link netlink.L
 
 // rules says which of the bridge's rules are missing.
 type rules struct {
-	ports *portmap.Ports
-	log   *slog.Logger
+	records *records.Dir
+	ports   *portmap.Ports
+	log     *slog.Logger
 	// unmasked limits the warning that masquerading does not work to one per process.
 	unmasked sync.Once
 	// blocked is what was said of firewalls that drop pods' packets.
@@ -277,7 +278,7 @@ func (r *rules) missing(rec records.Record) ([]string, error) {
 	return all, nil
 }
 
-// lacking returns which of the tables are not as they should be (see portmap.Ports.Strange), and the chains
+// lacking returns which of the tables are not as they should be (see records.Dir.Strange), and the chains
 // that lack the bridge's rules. If the kernel has no nftables, there is nothing to restore. whole says that all
 // that could lack was read.
 func (r *rules) lacking(rec records.Record, wanted, needless []*nftables.Table) (names []string, whole bool) {
@@ -287,7 +288,7 @@ func (r *rules) lacking(rec records.Record, wanted, needless []*nftables.Table) 
 		chains, err = c.ListChains()
 	}
 	if err == nil {
-		names, err = r.ports.Strange(wanted, needless)
+		names, err = r.records.Strange(wanted, needless)
 	}
 	if err != nil {
 		r.warnUnmasked(err)

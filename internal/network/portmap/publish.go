@@ -35,7 +35,7 @@ func (t *Ports) publish(held map[string]Record, c change) error {
 		}
 	}
 	needed, needless := tablesFor(rec, all)
-	strange, err := t.Strange(needed, needless)
+	strange, err := t.records.Strange(needed, needless)
 	whole := err == nil && len(strange) == 0
 	if c.all || c.anew || !whole || addPorts(rec.Bridge, changed) != nil {
 		if c.all || !whole {
@@ -43,7 +43,7 @@ func (t *Ports) publish(held map[string]Record, c change) error {
 		}
 		err := publishPorts(rec.Bridge, rec.Subnets(), all)
 		if err == nil {
-			err = t.Installed(needed)
+			err = t.records.Installed(needed)
 		}
 		if err != nil {
 			return fmt.Errorf("forwarding host ports with nftables: %w", err)

@@ -36,36 +36,3 @@ func tablesFor(rec records.Record, ports []forwarding) (needed, needless []*nfta
 	}
 	return needed, needless
 }
-
-// Strange returns the names of those of needed that are not there as this network has installed them, but missing or
-// made by another program, and of those of needless that are there.
-func (t *Ports) Strange(needed, needless []*nftables.Table) (names []string, err error) {
-	there, err := nft.Handles(slices.Concat(needed, needless))
-	if err != nil {
-		return nil, err
-	}
-	installed, err := t.records.Tables()
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range needed {
-		if name := nft.TableName(n); there[name] == 0 || there[name] != installed[name] {
-			names = append(names, name)
-		}
-	}
-	for _, n := range needless {
-		if name := nft.TableName(n); there[name] != 0 {
-			names = append(names, name)
-		}
-	}
-	return names, nil
-}
-
-// Installed records that tables are this network's, which has just installed them. The caller holds the lock.
-func (t *Ports) Installed(tables []*nftables.Table) error {
-	numbers, err := nft.Handles(tables)
-	if err != nil {
-		return err
-	}
-	return t.records.SaveTables(numbers)
-}

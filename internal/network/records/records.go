@@ -1,5 +1,6 @@
 // Package records owns the directory in which all processes of a run directory share the state of
-// podrun's bridge: its layout, its lock, and the record of the bridge, with which tables it has installed.
+// podrun's bridge: its layout, its lock, and the record of the bridge, with which tables it has installed: any other
+// table of the same name is a stranger.
 //
 // It does not allocate addresses or reserve host ports: package bridge writes the files of
 // addresses, package portmap those of host ports. Nor does it change links or rules. LockDir is
@@ -13,7 +14,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -116,31 +116,6 @@ func (d *Dir) Save(rec Record) error {
 		s.Tables = nil
 	}
 	s.Record = rec
-	return d.save(s)
-}
-
-// Tables returns the kernel's numbers of the tables that the network has installed, by their names.
-func (d *Dir) Tables() (map[string]uint64, error) {
-	s, err := d.load()
-	return s.Tables, err
-}
-
-// SaveTables records the numbers of tables that have just been installed, 0 for one that has been removed. The caller
-// holds the lock.
-func (d *Dir) SaveTables(numbers map[string]uint64) error {
-	s, err := d.load()
-	if err != nil {
-		return err
-	}
-	before := maps.Clone(s.Tables)
-	if s.Tables == nil {
-		s.Tables = map[string]uint64{}
-	}
-	maps.Copy(s.Tables, numbers)
-	maps.DeleteFunc(s.Tables, func(_ string, number uint64) bool { return number == 0 })
-	if maps.Equal(before, s.Tables) {
-		return nil
-	}
 	return d.save(s)
 }
 
