@@ -52,12 +52,27 @@ type units struct {
 func withSystemd(ctx context.Context, do func(ctx context.Context, c units) error) error {
 	ctx, cancel := context.WithTimeout(ctx, systemdTime)
 	defer cancel()
-	c, err := systemd.NewWithContext(ctx)
+	c, err := connect(ctx)
 	if err != nil {
 		return fmt.Errorf("connecting to systemd: %w", err)
 	}
 	defer c.Close()
 	return do(ctx, units{c.StartTransientUnitContext, c.SetUnitPropertiesContext, c.StopUnitContext})
+}
+
+// connect connects to systemd itself, by its socket for root, as systemctl does. On the system's bus any user of the
+// machine may send the signal that a job has failed, and the library would believe it. In a container there may be the
+// bus alone.
+func connect(ctx context.Context) (*systemd.Conn, error) {
+	c, err := systemd.NewSystemdConnectionContext(ctx)
+	if err == nil {
+		return c, nil
+	}
+	c, onBus := systemd.NewWithContext(ctx)
+	if onBus != nil {
+		return nil, errors.Join(err, onBus)
+	}
+	return c, nil
 }
 
 // setSlice creates the slice at path, if it does not exist, and applies resources. It does not

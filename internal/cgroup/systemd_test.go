@@ -1,19 +1,27 @@
 package cgroup
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	systemd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/test"
 )
 
 func TestSliceLimits(t *testing.T) {
@@ -254,4 +262,66 @@ func TestFirst(t *testing.T) {
 	if _, _, err := First(read, []string{"a", "c"}); err == nil {
 		t.Error("none is there")
 	}
+}
+
+// TestConnectsToSystemd: systemd is asked by its own socket if that is there, because on the bus anybody may say that its
+// jobs have failed.
+func TestConnectsToSystemd(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	dir := t.TempDir()
+	var served [2]atomic.Int32
+	serve := func(path string, count *atomic.Int32) net.Listener {
+		l, err := net.Listen("unix", path)
+		test.Must(t, err)
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				count.Add(1)
+				in := bufio.NewScanner(c)
+				for _, answer := range []string{"REJECTED EXTERNAL\r\n", "OK 1\r\n", "AGREE_UNIX_FD\r\n", ""} {
+					in.Scan()
+					_, _ = io.WriteString(c, answer)
+				}
+				c.Close()
+			}
+		}()
+		return l
+	}
+	bus := serve(filepath.Join(dir, "bus"), &served[0])
+	defer bus.Close()
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+filepath.Join(dir, "bus"))
+	test.Must(t, sys.OnOwnThread(func() error {
+		// The library looks for the socket in /run.
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return err
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return err
+		}
+		if err := unix.Mount("run", "/run", "tmpfs", 0, ""); err != nil {
+			return err
+		}
+		ask := func() {
+			if c, err := connect(t.Context()); err == nil {
+				c.Close()
+			}
+		}
+		if ask(); served[0].Load() == 0 {
+			t.Error("without systemd's socket the bus is not asked")
+		}
+		served[0].Store(0)
+		if err := os.Mkdir("/run/systemd", 0o700); err != nil {
+			return err
+		}
+		defer serve("/run/systemd/private", &served[1]).Close()
+		if ask(); served[0].Load() != 0 || served[1].Load() == 0 {
+			t.Errorf("asked the bus %d times, systemd %d times", served[0].Load(), served[1].Load())
+		}
+		return nil
+	}))
 }

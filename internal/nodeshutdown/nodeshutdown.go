@@ -6,6 +6,7 @@
 package nodeshutdown
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,70 +73,165 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 // watch uses one connection until it ends or ctx ends.
 func (w *Watcher) watch(ctx context.Context) error {
-	bus, err := w.connect(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	shutdowns, ended, err := w.listen(ctx)
 	if err != nil {
 		return err
 	}
-	defer bus.Close()
-	signals := make(chan *dbus.Signal, 4)
-	bus.Signal(signals)
-	err = bus.AddMatchSignalContext(ctx, dbus.WithMatchSender(service),
-		dbus.WithMatchObjectPath(path), dbus.WithMatchInterface(manager), dbus.WithMatchMember(begins))
-	if err != nil {
-		return fmt.Errorf("listening for %s: %w", begins, err)
-	}
-	lock, err := hold(ctx, bus)
+	lock, within, err := w.hold(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { lock.Close() }()
-	within := w.within(bus)
 	w.o.Log.Info("node shutdown is delayed until pods have ended", "longest", within)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case s, connected := <-signals:
-			if !connected {
-				return errors.New("the connection to the bus has ended")
-			}
-			begun, known := begun(s)
-			switch {
-			case known && !isLogind(ctx, bus, s.Sender):
-				w.o.Log.Warn("ignored a signal of a shutdown that logind did not send", "sender", s.Sender)
-			case known && begun:
+		case err := <-ended:
+			return fmt.Errorf("the connection to the bus has ended: %w", err)
+		case begun := <-shutdowns:
+			if begun {
 				w.o.Log.Info("node is shutting down; terminating pods", "within", within)
 				w.o.Shutdown.Begin(ctx, within)
 				lock.Close() // the shutdown continues
-			case known:
-				w.o.Log.Info("node shutdown was cancelled")
-				w.o.Shutdown.Cancel()
-				lock.Close()
-				if lock, err = hold(ctx, bus); err != nil {
-					return err
-				}
+				continue
+			}
+			w.o.Log.Info("node shutdown was cancelled")
+			w.o.Shutdown.Cancel()
+			lock.Close()
+			if lock, within, err = w.hold(ctx); err != nil {
+				return err
 			}
 		}
 	}
 }
 
-func (w *Watcher) connect(ctx context.Context) (*dbus.Conn, error) {
-	if w.o.Address == "" {
-		return dbus.ConnectSystemBus(dbus.WithContext(ctx))
-	}
-	return dbus.Connect(w.o.Address, dbus.WithContext(ctx))
+func (w *Watcher) address() string {
+	return cmp.Or(w.o.Address, os.Getenv("DBUS_SYSTEM_BUS_ADDRESS"), systemBus)
 }
 
-// hold acquires an inhibitor lock that delays a shutdown. Closing the file lets the shutdown
-// continue.
-func hold(ctx context.Context, bus *dbus.Conn) (*os.File, error) {
-	var fd dbus.UnixFD
-	call := bus.Object(service, path).CallWithContext(ctx,
-		manager+".Inhibit", 0, "shutdown", "podrun", "pods are terminated gracefully", "delay")
-	if err := call.Store(&fd); err != nil {
-		return nil, fmt.Errorf("acquiring an inhibitor lock: %w", err)
+// listen returns whether a shutdown begins or is cancelled, each time that logind says so until ctx ends, and the error
+// with which that ends.
+func (w *Watcher) listen(ctx context.Context) (<-chan bool, <-chan error, error) {
+	b, err := dial(ctx, w.address(), false)
+	if err != nil {
+		return nil, nil, err
 	}
-	return os.NewFile(uintptr(fd), "inhibitor lock"), nil
+	l := &listener{log: w.o.Log, shutdowns: make(chan bool, 8)}
+	b.other = func(m *dbus.Message) { l.receive(ctx, m) }
+	if err := l.subscribe(b); err != nil {
+		b.Close()
+		return nil, nil, fmt.Errorf("listening for %s: %w", begins, err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		defer b.Close()
+		for {
+			m, err := b.next()
+			if err != nil {
+				ended <- err
+				return
+			}
+			b.other(m)
+		}
+	}()
+	return l.shutdowns, ended, nil
+}
+
+// listener receives what a bus delivers, and passes on what logind says of shutdowns. Any user of the machine may send
+// the same signals: the bus says who sent a message, and who logind is.
+type listener struct {
+	log       *slog.Logger
+	shutdowns chan bool
+	// logind is the connection that has its name; "" if none has.
+	logind string
+	warned bool
+}
+
+func (l *listener) subscribe(b *bus) error {
+	const bus = dbus.ObjectPath("/org/freedesktop/DBus")
+	match := func(rule string) error {
+		_, err := b.call(theBus, bus, theBus+".AddMatch", rule)
+		return err
+	}
+	err := match("type='signal',sender='" + theBus + "',member='NameOwnerChanged',arg0='" + service + "'")
+	if err != nil {
+		return err
+	}
+	owner, err := b.call(theBus, bus, theBus+".GetNameOwner", service)
+	if none := (dbus.Error{}); err == nil {
+		err = dbus.Store(owner, &l.logind)
+	} else if errors.As(err, &none) && none.Name == theBus+".Error.NameHasNoOwner" {
+		err = nil // the bus starts it with the first call
+	}
+	if err == nil {
+		err = match("type='signal',sender='" + service + "',path='" + string(path) +
+			"',interface='" + manager + "',member='" + begins + "'")
+	}
+	if err != nil {
+		return err
+	}
+	return b.conn.SetDeadline(time.Time{})
+}
+
+func (l *listener) receive(ctx context.Context, m *dbus.Message) {
+	sender, _ := m.Headers[dbus.FieldSender].Value().(string)
+	member, _ := m.Headers[dbus.FieldMember].Value().(string)
+	of, _ := m.Headers[dbus.FieldInterface].Value().(string)
+	if m.Type != dbus.TypeSignal {
+		return
+	}
+	if sender == theBus && member == "NameOwnerChanged" {
+		var name, former, owner string
+		if err := dbus.Store(m.Body, &name, &former, &owner); err == nil && name == service {
+			l.logind = owner
+		}
+		return
+	}
+	if of != manager || member != begins || len(m.Body) != 1 {
+		return
+	}
+	begun, is := m.Body[0].(bool)
+	if !is {
+		return
+	}
+	if sender != l.logind {
+		if !l.warned {
+			l.warned = true
+			l.log.Warn("ignored a signal of a shutdown that logind did not send; others will be ignored silently",
+				"sender", sender)
+		}
+		return
+	}
+	select {
+	case l.shutdowns <- begun:
+	case <-ctx.Done():
+	}
+}
+
+// hold acquires an inhibitor lock that delays a shutdown, and returns how long pods then have to end. Closing the file
+// lets the shutdown continue. The connection is one of its own that ends at once, because others could send files to it.
+func (w *Watcher) hold(ctx context.Context) (lock *os.File, within time.Duration, err error) {
+	b, err := dial(ctx, w.address(), true)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer b.Close()
+	reply, err := b.call(service, path, manager+".Inhibit", "shutdown", "podrun", "pods are terminated gracefully", "delay")
+	if err == nil {
+		if len(reply) == 1 {
+			lock, _ = reply[0].(*os.File)
+		}
+		if lock == nil {
+			err = errors.New("logind returned no file")
+		}
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("acquiring an inhibitor lock: %w", err)
+	}
+	return lock, w.within(b), nil
 }
 
 // margin is the part of the time granted by logind that is reserved for containerd to complete its
@@ -144,9 +240,13 @@ const margin = 500 * time.Millisecond
 
 // within returns how long pods have to end: the configured time, or what logind grants less margin
 // if that is shorter.
-func (w *Watcher) within(bus *dbus.Conn) time.Duration {
-	var most uint64
-	err := bus.Object(service, path).StoreProperty(manager+".InhibitDelayMaxUSec", &most)
+func (w *Watcher) within(b *bus) time.Duration {
+	var value dbus.Variant
+	reply, err := b.call(service, path, "org.freedesktop.DBus.Properties.Get", manager, "InhibitDelayMaxUSec")
+	if err == nil {
+		err = dbus.Store(reply, &value)
+	}
+	most, _ := value.Value().(uint64)
 	granted := time.Duration(most) * time.Microsecond
 	if err != nil || granted <= 2*margin || granted-margin >= w.o.Most {
 		return w.o.Most
@@ -154,20 +254,4 @@ func (w *Watcher) within(bus *dbus.Conn) time.Duration {
 	w.o.Log.Info("logind grants less than --shutdown-grace-period; increase InhibitDelayMaxSec in logind.conf",
 		"seconds", granted.Seconds())
 	return granted - margin
-}
-
-// isLogind reports whether a signal's sender is logind. Any user of the machine may send signals by logind's name for
-// them, and what is addressed to podrun's own connection needs no match.
-func isLogind(ctx context.Context, bus *dbus.Conn, sender string) bool {
-	var logind string
-	err := bus.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetNameOwner", 0, service).Store(&logind)
-	return err == nil && sender == logind
-}
-
-func begun(s *dbus.Signal) (yes, known bool) {
-	if s.Name != manager+"."+begins || len(s.Body) != 1 {
-		return false, false
-	}
-	yes, known = s.Body[0].(bool)
-	return yes, known
 }

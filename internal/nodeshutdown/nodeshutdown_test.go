@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/godbus/dbus/v5"
+
+	"podrun.io/podrun/internal/test"
 	"podrun.io/podrun/internal/test/testlogind"
 )
 
@@ -74,6 +79,64 @@ func TestShutdownWaits(t *testing.T) {
 	running.Wait()
 	if lock.Held(time.Minute) {
 		t.Error("podrun has ended and still holds the lock")
+	}
+}
+
+// TestFlood: any user of the machine may send podrun as many and as long signals as they like, with files. It keeps no
+// file of them, and a shutdown is heard.
+func TestFlood(t *testing.T) {
+	t.Parallel()
+	m := testlogind.New(t, 5*time.Second)
+	p := pods{heard: make(chan time.Duration), done: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	log := &test.Buffer{}
+	w := New(Options{Address: m.Address, Most: time.Minute, Shutdown: p, Log: slog.New(slog.NewTextHandler(log, nil))})
+	running.Go(func() { _ = w.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	m.Lock(0)
+	// Like the connection of the moment that asks for a file.
+	withFiles, err := dial(ctx, m.Address, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer withFiles.Close()
+	f, err := os.Create(filepath.Join(t.TempDir(), "sent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var files []any
+	for range 16 {
+		files = append(files, dbus.UnixFD(f.Fd()))
+	}
+	for range 50 {
+		m.Flood(files...)
+		m.Flood(strings.Repeat("long", mostMessage))
+		m.Flood(true)
+		if _, err := withFiles.call(theBus, "/org/freedesktop/DBus", theBus+".GetId"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	withFiles.closeFiles() // those of the last message
+	open := 0
+	all, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range all {
+		if to, _ := os.Readlink(fd); to == f.Name() {
+			open++
+		}
+	}
+	if open != 1 {
+		t.Errorf("the file is open %d times", open)
+	}
+	m.Shutdown(true)
+	if within := <-p.heard; within != 5*time.Second-margin {
+		t.Errorf("pods have %v", within)
+	}
+	p.done <- struct{}{}
+	if n := strings.Count(log.String(), "ignored a signal"); n != 1 {
+		t.Errorf("warned %d times: %s", n, log)
 	}
 }
 

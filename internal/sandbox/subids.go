@@ -4,7 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,7 +16,7 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// idRange are IDs that a user of the machine may use in a user namespace of their own. With the same IDs that user
+// idRange are IDs that others may use in a user namespace: a user of the machine, another podrun. With the same IDs that user
 // could signal a pod's processes and read its files.
 type idRange struct{ first, count uint64 }
 
@@ -54,4 +58,27 @@ func subordinateIDs(files []string) ([]idRange, error) {
 		}
 	}
 	return all, nil
+}
+
+// mappedIDs returns the IDs that user namespaces of the running processes have, according to the kernel. proc is where
+// its file system is.
+func mappedIDs(proc string) ([]idRange, error) {
+	files, err := filepath.Glob(filepath.Join(proc, "[0-9]*", "uid_map"))
+	if err != nil {
+		return nil, err
+	}
+	all := map[idRange]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file) // trusted: the kernel's
+		if err != nil {
+			continue // the process has ended
+		}
+		for line := range strings.Lines(string(text)) {
+			var inside, first, count uint64
+			if _, err := fmt.Sscan(line, &inside, &first, &count); err == nil && first >= firstUsers {
+				all[idRange{first, count}] = true
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(all)), nil
 }

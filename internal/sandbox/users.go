@@ -22,17 +22,17 @@ import (
 // pod's user IDs 0 to 65535 to host user IDs that neither another pod nor a user of the machine has.
 const pinUser = "user"
 
-// The range of host user IDs for pods: the one that systemd leaves to containers, see
-// https://systemd.io/UIDS-GIDS. No person or service has an ID in it, but users may have been given ranges of it for
-// their own user namespaces.
-const firstUsers, endOfUsers = 0x80000, 0x70000000
+// The range of host user IDs for pods: what https://systemd.io/UIDS-GIDS leaves unused, and above the IDs that sssd
+// gives to users of a domain by default (ldap_idmap_range_max). Below, systemd-nsresourced would give a pod's IDs to
+// any user of the machine who asks for them, because it knows those in use only if they are its own or have a name.
+const firstUsers, endOfUsers = 0x77390000, 0x7ffe0000
 
 // hasUsers reports whether the pod gets a user namespace of its own.
 func hasUsers(p *v1.Pod) bool { return p.Spec.HostUsers != nil && !*p.Spec.HostUsers }
 
 // chooseUsers returns the first host user ID for the sandbox id. IDs in taken are the first ones of
-// other sandboxes, and given those of users of the machine. The search starts at a position derived from the sandbox
-// ID, so that podruns that do not know of each other hardly ever choose the same range.
+// other sandboxes, and given those of users of the machine and of other user namespaces. The search starts at a position
+// derived from the sandbox ID, so that podruns that begin at the same time hardly ever choose the same range.
 func chooseUsers(id string, taken map[uint32]bool, given []idRange) (uint32, error) {
 	const ranges = (endOfUsers - firstUsers) / oci.Users
 	start, err := strconv.ParseUint(id[:8], 16, 32)
@@ -67,7 +67,11 @@ func (d *directory) allocateUsers(id string) (uint32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("hostUsers: false: %w", err)
 	}
-	users, err := chooseUsers(id, taken, given)
+	mapped, err := mappedIDs("/proc")
+	if err != nil {
+		return 0, fmt.Errorf("hostUsers: false: %w", err)
+	}
+	users, err := chooseUsers(id, taken, append(given, mapped...))
 	if err != nil {
 		return 0, err
 	}

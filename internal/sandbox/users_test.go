@@ -2,12 +2,15 @@ package sandbox
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/test"
 )
 
 func TestChooseUsers(t *testing.T) {
@@ -63,6 +66,23 @@ func TestSubordinateIDs(t *testing.T) {
 	}
 }
 
+func TestMappedIDs(t *testing.T) {
+	t.Parallel()
+	proc := t.TempDir()
+	for pid, text := range map[string]string{
+		"1": "         0          0 4294967295\n", "20": "         0 2000289792      65536\n     70000     100000       1000\n",
+		"21": "         0 2000289792      65536\n", "30": "", "31": "no numbers", "self": "0 2000355328 1\n",
+	} {
+		test.Must(t, os.Mkdir(filepath.Join(proc, pid), 0o700))
+		test.Must(t, os.WriteFile(filepath.Join(proc, pid, "uid_map"), []byte(text), 0o600))
+	}
+	test.Must(t, os.Mkdir(filepath.Join(proc, "40"), 0o700)) // it has ended
+	got, err := mappedIDs(proc)
+	if want := []idRange{{2000289792, 65536}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 // TestOwnUsers: the user namespace of a pod owns its other namespaces, and no two pods have the
 // same user IDs.
 func TestOwnUsers(t *testing.T) {
@@ -101,6 +121,26 @@ func TestOwnUsers(t *testing.T) {
 	if second.Details.FirstUser == first.Details.FirstUser {
 		t.Errorf("both have %d", first.Details.FirstUser)
 	}
+	// One of another run directory knows them by the kernel alone.
+	sleeper := exec.Command("sleep", "inf")
+	mapping := []syscall.SysProcIDMap{{HostID: int(first.Details.FirstUser), Size: 65536}}
+	sleeper.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: mapping, GidMappings: mapping, Pdeathsig: syscall.SIGKILL,
+	}
+	test.Must(t, sleeper.Start())
+	defer func() { _ = sleeper.Process.Kill(); _ = sleeper.Wait() }()
+	third := t.TempDir()
+	apart, _ := newStore(t, third)
+	b = prepare(t, apart, p)
+	b.ID = first.ID[:8] + b.ID[8:]
+	stranger, err := apart.Create(t.Context(), p, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stranger.Details.FirstUser == first.Details.FirstUser {
+		t.Errorf("another podrun's pod has them too: %d", stranger.Details.FirstUser)
+	}
+	remove(t, apart, stranger)
 	remove(t, s, first)
 	if taken, err := s.dir.usersInUse(); err != nil || len(taken) != 1 || !taken[second.Details.FirstUser] {
 		t.Errorf("taken %v, %v", taken, err)

@@ -172,20 +172,29 @@ func (l *Lock) Held(within time.Duration) bool {
 // Forge sends the signal of a shutdown as another peer of the bus: to all, and to each peer.
 func (m *Machine) Forge(begins bool) {
 	m.t.Helper()
+	m.Flood(begins)
+}
+
+// Flood sends a signal with the name of a shutdown's and any content, as another peer of the bus, to all, if it has no
+// files, and to each other peer. It returns when the bus has passed it on.
+func (m *Machine) Flood(content ...any) {
+	m.t.Helper()
 	peer, err := dbus.Connect(m.Address)
 	must(m.t, err)
 	defer peer.Close()
-	must(m.t, peer.Emit(path, manager+".PrepareForShutdown", begins))
+	if _, files := content[0].(dbus.UnixFD); !files {
+		must(m.t, peer.Emit(path, manager+".PrepareForShutdown", content...))
+	}
 	var names []string
 	must(m.t, peer.BusObject().Call("org.freedesktop.DBus.ListNames", 0).Store(&names))
 	for _, name := range names {
-		if !strings.HasPrefix(name, ":") {
+		if !strings.HasPrefix(name, ":") || name == m.conn.Names()[0] || name == peer.Names()[0] {
 			continue
 		}
-		message := &dbus.Message{Type: dbus.TypeSignal, Body: []any{begins}, Headers: map[dbus.HeaderField]dbus.Variant{
+		message := &dbus.Message{Type: dbus.TypeSignal, Body: content, Headers: map[dbus.HeaderField]dbus.Variant{
 			dbus.FieldInterface: dbus.MakeVariant(manager), dbus.FieldMember: dbus.MakeVariant("PrepareForShutdown"),
 			dbus.FieldPath: dbus.MakeVariant(path), dbus.FieldDestination: dbus.MakeVariant(name),
-			dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(begins)),
+			dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(content...)),
 		}}
 		must(m.t, peer.Send(message, nil).Err)
 	}
