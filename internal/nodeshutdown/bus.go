@@ -25,7 +25,7 @@ const (
 	theBus    = "org.freedesktop.DBus"
 	// answerTime is how long the bus and logind may take to answer one after another.
 	answerTime = 30 * time.Second
-	// mostMessage is the size of the longest message that is decoded, in bytes. What podrun waits for has a few hundred.
+	// mostMessage is the size of the longest message that is decoded, in bytes. What podrun waits for has hundreds.
 	mostMessage = 32 << 10
 	// mostFiles is how many files the kernel passes at once (SCM_MAX_FD).
 	mostFiles = 253

@@ -212,14 +212,15 @@ func (l *listener) receive(ctx context.Context, m *dbus.Message) {
 }
 
 // hold acquires an inhibitor lock that delays a shutdown, and returns how long pods then have to end. Closing the file
-// lets the shutdown continue. The connection is one of its own that ends at once, because others could send files to it.
+// lets the shutdown continue. The connection is one of its own that ends at once: others could send files to it.
 func (w *Watcher) hold(ctx context.Context) (lock *os.File, within time.Duration, err error) {
 	b, err := dial(ctx, w.address(), true)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer b.Close()
-	reply, err := b.call(service, path, manager+".Inhibit", "shutdown", "podrun", "pods are terminated gracefully", "delay")
+	reply, err := b.call(service, path, manager+".Inhibit",
+		"shutdown", "podrun", "pods are terminated gracefully", "delay")
 	if err == nil {
 		if len(reply) == 1 {
 			lock, _ = reply[0].(*os.File)

@@ -16,8 +16,8 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// idRange are IDs that others may use in a user namespace: a user of the machine, another podrun. With the same IDs that user
-// could signal a pod's processes and read its files.
+// idRange are IDs that others may use in a user namespace: a user of the machine, another podrun. With the same IDs
+// they could signal a pod's processes and read its files.
 type idRange struct{ first, count uint64 }
 
 // overlaps reports whether some of the IDs of a pod are in the range.

@@ -31,8 +31,8 @@ const firstUsers, endOfUsers = 0x77390000, 0x7ffe0000
 func hasUsers(p *v1.Pod) bool { return p.Spec.HostUsers != nil && !*p.Spec.HostUsers }
 
 // chooseUsers returns the first host user ID for the sandbox id. IDs in taken are the first ones of
-// other sandboxes, and given those of users of the machine and of other user namespaces. The search starts at a position
-// derived from the sandbox ID, so that podruns that begin at the same time hardly ever choose the same range.
+// other sandboxes, and given those of users of the machine and of other user namespaces. The search starts at a
+// position derived from the sandbox ID, so that podruns that begin at the same time hardly ever choose the same range.
 func chooseUsers(id string, taken map[uint32]bool, given []idRange) (uint32, error) {
 	const ranges = (endOfUsers - firstUsers) / oci.Users
 	start, err := strconv.ParseUint(id[:8], 16, 32)
