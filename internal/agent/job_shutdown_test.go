@@ -78,23 +78,35 @@ func TestJobShutDown(t *testing.T) {
 	}
 }
 
-// TestPodShutDown: a pod that no Job has runs again after the reboot, as after any other.
+// TestPodShutDown: a pod that no Job has runs again after the reboot, as after any other. One that runs once ever has failed,
+// although its container exits with code 0 when it is asked to end, and runs again only with OnFailure.
 func TestPodShutDown(t *testing.T) {
 	rt := fake.New("boot-1")
 	s, stopping := newShutDown(t, rt)
 	s.put("apiVersion: v1\nkind: Pod\nmetadata: {name: once}\nspec: {restartPolicy: Never, containers: [{name: c, image: 'good:1'}]}\n" +
 		"---\napiVersion: v1\nkind: Pod\nmetadata: {name: retried}\nspec: {restartPolicy: OnFailure, containers: [{name: c, image: 'good:1'}]}\n" +
-		"---\napiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: 'good:1'}]}\n")
+		"---\napiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: 'good:1'}]}\n" +
+		"---\napiVersion: v1\nkind: Pod\nmetadata: {name: ever, annotations: {podrun.io/run-policy: once-ever}}\n" +
+		"spec: {restartPolicy: Never, containers: [{name: c, image: 'good:1'}]}\n" +
+		"---\napiVersion: v1\nkind: Pod\nmetadata: {name: import, annotations: {podrun.io/run-policy: once-ever}}\n" +
+		"spec: {restartPolicy: OnFailure, containers: [{name: c, image: 'good:1'}]}\n")
 	synctest.Test(t, func(t *testing.T) {
 		s.t = t
 		s.start()
-		s.after(30*time.Second, "no job; once-n retried-n web-n*")
+		s.after(30*time.Second, "no job; ever-n import-n once-n retried-n web-n*")
 		stopping(true)
 		s.stop()
 		stopping(false)
+		for _, name := range []string{"ever-n", "import-n"} {
+			p := shown(t, s.o, name)
+			disrupted := slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget })
+			if p.Status.Phase != "Failed" || p.Status.Reason != "Terminated" || !disrupted {
+				t.Errorf("%s: %+v", name, p.Status)
+			}
+		}
 		s.boot(rt)
-		s.after(20*time.Second, "no job; once-n retried-n web-n*")
-		s.after(time.Minute, "no job; once-n* retried-n* web-n*")
+		s.after(20*time.Second, "no job; ever-n? import-n once-n retried-n web-n*")
+		s.after(time.Minute, "no job; ever-n? import-n* once-n* retried-n* web-n*")
 		s.stop()
 	})
 }

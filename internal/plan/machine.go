@@ -28,8 +28,7 @@ type Machine struct {
 // outOf begins the reasons of pods that lack a resource.
 const outOf = "OutOf"
 
-// Lacks returns the resource that a pod waits for since the machine has too little of it; "" if it waits for something
-// else.
+// Lacks returns the resource that a pod waits for because the machine has too little of it; "" if there is none.
 func (w Waiting) Lacks() v1.ResourceName {
 	name, _ := strings.CutPrefix(w.Reason, outOf)
 	if name == w.Reason {

@@ -10,28 +10,27 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// AnnotationRunPolicy is the annotation that, with the value RunOnceEver, prevents a completed pod
-// from running again after a reboot.
+// AnnotationRunPolicy is the annotation whose value RunOnceEver keeps a completed pod from running again after a boot.
 const (
 	AnnotationRunPolicy = "podrun.io/run-policy"
 	RunOnceEver         = "once-ever"
 )
 
-// revision is the wanted revision of a pod, with all that is known of it. Its methods say how far
-// the revision has come; they plan nothing.
+// revision is the wanted revision of a pod and all that is known of it. Its methods say how far it is and plan nothing.
 type revision struct {
 	Input                          // Pod is not nil
 	mine              pod.Observed // the part of Observed that belongs to the revision
 	restartGeneration int          // that the revision is in
+	job               bool         // it is a pod of a Job
 }
 
 func newRevision(in Input) revision {
 	mine, _ := in.Observed.Split(in.Pod.UID)
-	return revision{Input: in, mine: mine, restartGeneration: restartGenerationOf(in.Pod, mine)}
+	job := strings.HasPrefix(in.Pod.Annotations[pod.AnnotationWorkload], "Job/")
+	return revision{Input: in, mine: mine, restartGeneration: restartGenerationOf(in.Pod, mine), job: job}
 }
 
-// over reports whether the revision has finished, and why: its running instances are terminated, and
-// nothing of it is started again.
+// over reports whether the revision has finished, and why: what runs of it is terminated and nothing is started again.
 func (r revision) over() (why string, over bool) {
 	switch {
 	case r.Interrupted:
@@ -97,11 +96,20 @@ func (r revision) late() bool {
 }
 
 // interrupts reports that the shutdown of the machine makes the revision fail, whatever exit codes its containers
-// return: it is a pod of a Job, which gets another one. runsAgain says what becomes of other pods after the reboot.
+// return: what has completed does not run again, and exit codes 0 could be taken for that.
 func (r revision) interrupts() bool {
-	return strings.HasPrefix(r.Pod.Annotations[pod.AnnotationWorkload], "Job/") &&
-		slices.ContainsFunc(r.mine.Containers, isAlive)
+	anew := slices.ContainsFunc(r.Pod.Spec.Containers, func(c v1.Container) bool { return ShouldRestart(r.Pod, &c, 0) })
+	return (r.job || r.onceEver() && !anew) && slices.ContainsFunc(r.mine.Containers, isAlive)
 }
+
+// beginsAnew reports that a shutdown has interrupted the revision, and that it starts from the beginning when that is
+// over: all of it may run again after a failure. The pod of a Job does not: the Job gets another one.
+func (r revision) beginsAnew() bool {
+	never := func(c *v1.Container) bool { return policyOf(r.Pod, c) == v1.RestartPolicyNever }
+	return r.Interrupted && r.Limits.Shutdown == nil && !r.job && !slices.ContainsFunc(pod.AllContainers(r.Pod), never)
+}
+
+func (r revision) onceEver() bool { return r.Pod.Annotations[AnnotationRunPolicy] == RunOnceEver }
 
 // pulling reports whether an image of the revision is being pulled.
 func (r revision) pulling() bool {
@@ -115,25 +123,19 @@ func (r revision) ranIn(s pod.Sandbox) bool {
 	})
 }
 
-// runsAgain reports whether what is left of the revision belongs to an earlier run: all of it is
-// removed and the pod starts from the beginning. A job that was interrupted by a reboot runs again as
-// a whole. One that the policy does not allow does not run again.
+// runsAgain reports whether what is left of the revision belongs to an earlier run: all of it is removed and the pod
+// starts from the beginning. A job that a reboot interrupted runs again as a whole, but none that the policy refuses.
 func (r revision) runsAgain() bool {
 	if r.mine.Empty() || r.Refused != "" && !r.Replaced {
 		return false
 	}
+	alive := slices.ContainsFunc(r.mine.Containers, isAlive)
 	_, over := r.ended()
-	if !slices.ContainsFunc(r.mine.Containers, isAlive) {
-		over = over || r.late() // a late instance that still lives is terminated first
-	}
-	if r.Replaced || r.Earlier && (len(r.mine.Containers) == 0 || over) {
+	over = over || !alive && r.late() // a late instance that still lives is terminated first
+	if r.Replaced || r.Earlier && (len(r.mine.Containers) == 0 || over) || !alive && r.beginsAnew() {
 		return true
 	}
-	onceEver := r.Pod.Annotations[AnnotationRunPolicy] == RunOnceEver
-	if r.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !over || onceEver {
-		return false
-	}
-	if slices.ContainsFunc(r.mine.Containers, isAlive) {
+	if alive || r.onceEver() || r.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !over {
 		return false
 	}
 	rebooted := slices.ContainsFunc(r.mine.Containers, func(c pod.Container) bool { return c.Boot != r.Boot })

@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -103,54 +104,129 @@ func TestShutdownBoundsWhatIsNotWanted(t *testing.T) {
 	})
 }
 
-// TestShutdownInterruptsAJobsPod: podrun is killed after each of its changes while the machine shuts down, and the machine
-// starts again. A pod of a Job that was asked to end has failed, although it then exits with code 0, and it does not run
-// again. That is recorded before it is asked.
-func TestShutdownInterruptsAJobsPod(t *testing.T) {
-	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyOnFailure} {
+// TestShutdownInterrupts: podrun is killed after each of its changes while the machine shuts down, and the machine starts
+// again. A pod of a Job, or one that runs once ever, has failed when it was asked to end, although it then exits with code
+// 0. That is recorded before it is asked. It does not run again, unless it has the restartPolicy OnFailure and no Job,
+// which has another pod.
+func TestShutdownInterrupts(t *testing.T) {
+	for _, c := range []struct {
+		workload  string
+		policy    v1.RestartPolicy
+		runsAgain bool
+	}{
+		{"Job/work", v1.RestartPolicyNever, false},
+		{"Job/work", v1.RestartPolicyOnFailure, false},
+		{"", v1.RestartPolicyNever, false},
+		{"", v1.RestartPolicyOnFailure, true},
+	} {
 		for n, done := 0, false; !done; n++ {
-			synctest.Test(t, func(t *testing.T) {
-				work := newPod("work", "u1", policy, "a")
-				work.Annotations[pod.AnnotationWorkload] = "Job/work"
-				work.Annotations[plan.AnnotationRunPolicy] = plan.RunOnceEver
-				rt, halt := forever(), make(chan reconcile.Halt)
-				rt.ExitOnTerm("a", 0)
-				h := start(t, rt, func(o *reconcile.Options) { o.Halt = halt })
-				h.want(work)
-				h.wantLiving("u1-a-0")
-				rt.CutAfter(n)
-				halt <- reconcile.Halt{Below: math.MaxInt64, Grace: 10 * time.Second}
-				after(5 * time.Second)
-				if done = rt.Left() > 0; done {
-					h.wantPhase("work", v1.PodFailed)
-				}
-				h.stop()
-				rt.CutAfter(-1)
-				recorded, err := rt.Interrupted("u1")
-				if err != nil {
-					t.Error(err)
-				}
-				asked := slices.ContainsFunc(rt.Calls(), func(c string) bool { return strings.HasPrefix(c, "SignalContainer") })
-				if asked && !recorded || done && !asked {
-					t.Errorf("%s, killed after %d: asked %v, recorded %v", policy, n, asked, recorded)
-				}
-				rt.Reboot("boot-2")
-				h = start(t, rt, func(o *reconcile.Options) { o.Boot = "boot-2" })
-				defer h.stop()
-				h.want(work)
-				after(time.Minute)
-				if !recorded && policy == v1.RestartPolicyOnFailure { // as if the power had gone
-					h.wantLiving("u1-a-1")
-					return
-				}
-				h.wantLiving("")
-				h.wantPhase("work", v1.PodFailed)
-				if s := h.board.get("work").Status; recorded != (s.Reason == "Terminated") {
-					t.Errorf("%s, killed after %d: %s, recorded %v", policy, n, s.Reason, recorded)
-				}
+			t.Run(fmt.Sprintf("%s %s, killed after %d", c.workload, c.policy, n), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					work := newPod("work", "u1", c.policy, "a")
+					work.Annotations[pod.AnnotationWorkload] = c.workload
+					work.Annotations[plan.AnnotationRunPolicy] = plan.RunOnceEver
+					done = shutDownCut(t, work, n, c.runsAgain)
+				})
 			})
 		}
 	}
+}
+
+// shutDownCut runs a case of TestShutdownInterrupts, and reports whether podrun was not killed.
+func shutDownCut(t *testing.T, work *v1.Pod, n int, runsAgain bool) (done bool) {
+	rt, halt := forever(), make(chan reconcile.Halt)
+	rt.ExitOnTerm("a", 0)
+	h := start(t, rt, func(o *reconcile.Options) { o.Halt = halt })
+	h.want(work)
+	h.wantLiving("u1-a-0")
+	rt.CutAfter(n)
+	halt <- reconcile.Halt{Below: math.MaxInt64, Grace: 10 * time.Second}
+	after(5 * time.Second)
+	if done = rt.Left() > 0; done {
+		h.wantPhase("work", v1.PodFailed)
+	}
+	h.stop()
+	rt.CutAfter(-1)
+	recorded, err := rt.Interrupted("u1")
+	if err != nil {
+		t.Error(err)
+	}
+	asked := slices.ContainsFunc(rt.Calls(), func(c string) bool { return strings.HasPrefix(c, "SignalContainer") })
+	if asked && !recorded || done && !asked {
+		t.Errorf("asked %v, recorded %v", asked, recorded)
+	}
+	rt.Reboot("boot-2")
+	h = start(t, rt, func(o *reconcile.Options) { o.Boot = "boot-2" })
+	defer h.stop()
+	h.want(work)
+	after(time.Minute)
+	switch {
+	case !recorded && work.Spec.RestartPolicy == v1.RestartPolicyOnFailure: // as if the power had gone
+		h.wantLiving("u1-a-1")
+		return done
+	case recorded && runsAgain:
+		h.wantLiving("u1-a-0")
+		h.wantPhase("work", v1.PodRunning)
+		return done
+	}
+	h.wantLiving("")
+	h.wantPhase("work", v1.PodFailed)
+	if s := h.board.get("work").Status; recorded != (s.Reason == "Terminated") {
+		t.Errorf("reason %s, recorded %v", s.Reason, recorded)
+	}
+	return done
+}
+
+// TestShutdownThatIsCancelled: a pod that a shutdown has interrupted runs again after that, if it may.
+func TestShutdownThatIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, halt := forever(), make(chan reconcile.Halt)
+		rt.ExitOnTerm("a", 0)
+		h := start(t, rt, func(o *reconcile.Options) { o.Halt = halt })
+		defer h.stop()
+		var all []*v1.Pod
+		for i, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyOnFailure, v1.RestartPolicyAlways} {
+			p := newPod(strings.ToLower(string(policy)), pod.UID(fmt.Sprint("u", i+1)), policy, "a")
+			p.Annotations[plan.AnnotationRunPolicy] = plan.RunOnceEver
+			all = append(all, p)
+		}
+		h.want(all...)
+		h.wantLiving("u1-a-0 u2-a-0 u3-a-0")
+		halt <- reconcile.Halt{Below: math.MaxInt64, Grace: 10 * time.Second}
+		after(5 * time.Second)
+		h.wantLiving("")
+		h.wantPhase("never", v1.PodFailed)
+		h.wantPhase("onfailure", v1.PodFailed)
+		halt <- reconcile.Halt{Below: math.MinInt64}
+		after(time.Minute)
+		h.wantLiving("u2-a-0 u3-a-1")
+		h.wantPhase("never", v1.PodFailed)
+	})
+}
+
+// TestDeadlineAfterAShutdown: a pod that runs again after a shutdown has the deadline that its manifest has by then.
+func TestDeadlineAfterAShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, halt := forever(), make(chan reconcile.Halt)
+		rt.ExitOnTerm("a", 0)
+		h := start(t, rt, func(o *reconcile.Options) { o.Halt = halt })
+		work := newPod("work", "u1", v1.RestartPolicyOnFailure, "a")
+		work.Annotations[plan.AnnotationRunPolicy] = plan.RunOnceEver
+		work.Spec.ActiveDeadlineSeconds = new(int64(60))
+		h.want(work)
+		h.wantLiving("u1-a-0")
+		halt <- reconcile.Halt{Below: math.MaxInt64, Grace: 10 * time.Second}
+		after(5 * time.Second)
+		h.stop()
+		rt.Reboot("boot-2")
+		h = start(t, rt, func(o *reconcile.Options) { o.Boot = "boot-2" })
+		defer h.stop()
+		work = work.DeepCopy()
+		work.Spec.ActiveDeadlineSeconds = new(int64(3600))
+		h.want(work)
+		after(5 * time.Minute)
+		h.wantLiving("u1-a-0")
+	})
 }
 
 // TestShutdownThatCannotBeRecorded: as long as it cannot be recorded that the shutdown interrupts a pod of a Job, the pod is

@@ -77,7 +77,8 @@ func (w *worker) graceLimits(seen pod.Observed) plan.GraceLimits {
 
 // final reports that p, which is on the machine, has reached its final phase and is not run again.
 func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
-	return plan.Final(plan.Input{
+	interrupted, err := w.o.Data.Interrupted(p.UID)
+	return err == nil && plan.Final(plan.Input{
 		Pod:      p,
 		Since:    w.since(p, seen),
 		Observed: w.life.Instances.Monotonic(seen),
@@ -86,6 +87,8 @@ func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
 		Boot:     w.o.Boot,
 		Earlier:  w.state.Earlier,
 		Now:      time.Now(),
+
+		Interrupted: interrupted,
 	})
 }
 
