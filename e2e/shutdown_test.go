@@ -13,11 +13,19 @@ import (
 	"podrun.io/podrun/internal/test/testlogind"
 )
 
-// A shutdown of the machine waits until pods have ended, those of critical priority last.
+// A shutdown of the machine waits until pods have ended, those of critical priority last, also by default. What a podrun
+// once has left running runs on, and is not waited for.
 func TestMachineShutsDown(t *testing.T) {
 	if !wanted() {
 		t.Skip("end-to-end tests run as root by make e2e (PODRUN_E2E=1)")
 	}
+	t.Run("default flags", func(t *testing.T) { machineShutsDown(t) })
+	t.Run("a part for critical pods", func(t *testing.T) {
+		machineShutsDown(t, "--shutdown-grace-period=16s", "--shutdown-grace-period-critical-pods=8s")
+	})
+}
+
+func machineShutsDown(t *testing.T, flags ...string) {
 	machine := testlogind.New(t, 20*time.Second)
 	n := newNode(t)
 	n.env = []string{"DBUS_SYSTEM_BUS_ADDRESS=" + machine.Address}
@@ -28,16 +36,26 @@ func TestMachineShutsDown(t *testing.T) {
 	}
 	n.write("web.yaml", of("web", ""))
 	n.write("db.yaml", of("db", "  priorityClassName: system-node-critical\n"))
-	n.serve("--shutdown-grace-period=10s", "--shutdown-grace-period-critical-pods=5s")
+	n.serve(flags...)
+	if r := n.once(manifest("left", "Always", forever)); r.code != 0 {
+		t.Fatal(r)
+	}
 	web, db := n.ready("web-n"), n.ready("db-n")
 	pids := []int{n.mainPID(web, "c"), n.mainPID(db, "c")}
 	lock := machine.Lock(0)
 	if !lock.Held(50 * time.Millisecond) {
 		t.Fatal("nobody holds the shutdown up")
 	}
+	began := time.Now()
 	machine.Shutdown(true)
 	if lock.Held(patience) {
 		t.Error("the machine cannot shut down")
+	}
+	if took := time.Since(began); took > 14*time.Second { // less than the whole grace period
+		t.Errorf("it took %v", took)
+	}
+	if r := n.run("exec", "left", "--", "true"); r.code != 0 {
+		t.Errorf("the pod of podrun once: %v", r)
 	}
 	for _, pid := range pids {
 		if line := cmdline(pid); line != "" {

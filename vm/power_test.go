@@ -3,6 +3,7 @@ package vm
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,19 +31,24 @@ func TestReboot(t *testing.T) {
 // TestPowerOff: when the machine goes off, pods end in order within their grace periods, critical ones last, with
 // their preStop hooks. The machine waits for the slowest pod and not much longer.
 func TestPowerOff(t *testing.T) {
-	for _, c := range []struct{ name, without, driver string }{
-		{"with D-Bus", "", "cgroupfs"},
-		{"without D-Bus", "dbus.socket dbus.service systemd-logind.service", "cgroupfs"},
-		{"with systemd's cgroups", "", "systemd"},
+	flags := []string{"--shutdown-grace-period=60s", "--shutdown-grace-period-critical-pods=20s"}
+	for _, c := range []struct {
+		name, without, driver string
+		flags                 []string
+	}{
+		{"with D-Bus", "", "cgroupfs", flags},
+		{"with the default flags", "", "cgroupfs", nil},
+		{"without D-Bus", "dbus.socket dbus.service systemd-logind.service", "cgroupfs", flags},
+		{"with systemd's cgroups", "", "systemd", flags},
 	} {
-		t.Run(c.name, func(t *testing.T) { powerOff(t, c.without, c.driver) })
+		t.Run(c.name, func(t *testing.T) { powerOff(t, c.without, c.driver, c.flags) })
 	}
 }
 
 // stubborn is the longest grace period, in seconds, of a pod that ignores the signal. It is longer than logind waits.
 const stubborn = 12
 
-func powerOff(t *testing.T, without, driver string) {
+func powerOff(t *testing.T, without, driver string, flags []string) {
 	m := bootServing(t)
 	if without != "" {
 		m.sh("systemctl mask " + without)
@@ -51,7 +57,7 @@ func powerOff(t *testing.T, without, driver string) {
 			t.Fatal("D-Bus runs")
 		}
 	}
-	m.enable("--shutdown-grace-period=60s", "--shutdown-grace-period-critical-pods=20s", "--cgroup-driver", driver)
+	m.enable(slices.Concat(flags, []string{"--cgroup-driver", driver})...)
 	// Times are of the machine's uptime.
 	const now = `cut -d" " -f1 /proc/uptime`
 	ends := func(name string) string {

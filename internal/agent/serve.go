@@ -90,13 +90,13 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 		return err
 	}
 	s := service{agent: a, info: info, record: known, notify: notify, ping: make(chan struct{})}
+	a.loop.Terminates = func(seen pod.Observed) bool { return seen.Owner == owner.Serve || len(seen.Data) == 0 }
 	s.images, s.pods = s.newImages(), s.newPods()
 	serving, end := s.pods.Outlive(ctx)
 	defer end(nil)
 	removed := func() bool { return errors.Is(context.Cause(serving), errRunRemoved) }
 	a.loop.Ping, a.loop.Timeline = s.ping, info.Timeline
 	a.loop.StopAll = s.pods.StopAll(func() bool { return stopPods && !removed() })
-	a.loop.Terminates = func(seen pod.Observed) bool { return seen.Owner == owner.Serve || len(seen.Data) == 0 }
 	o.Log.Info("serving", "manifests", sources.Names(all), "node", o.NodeName)
 	desired := make(chan manifest.Desired)
 	a.run(serving, desired, func(ctx context.Context) {
@@ -171,7 +171,7 @@ func (s *service) newImages() *images.Service {
 func (s *service) newPods() *shutdown.Pods {
 	o, m := s.o, s.notify
 	return &shutdown.Pods{Options: o.Halt, Runtime: s.runtime, Volumes: s.volumes.CSI(), Loop: s.halt,
-		Manager: m, Hurry: o.Hurry, Log: o.Log}
+		Terminates: s.loop.Terminates, Manager: m, Hurry: o.Hurry, Log: o.Log}
 }
 
 // pass stores, logs and passes on the desired sets of the sources until ctx ends.

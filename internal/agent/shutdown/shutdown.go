@@ -27,7 +27,7 @@ type Options struct {
 	// Grace is the longest that the termination of all pods may take. 0: pods are not terminated.
 	Grace time.Duration
 	// Critical is the part of Grace that is reserved for pods with critical priority, which are
-	// terminated last.
+	// terminated last. They also have what the others leave of Grace. See leastTime.
 	Critical time.Duration
 	// Bus is the address of D-Bus. Empty: the system bus.
 	Bus string
@@ -50,6 +50,9 @@ type Pods struct {
 	Options
 	Runtime Runtime
 	Volumes Volumes
+	// Terminates reports whether serve terminates a pod. Others, such as what podrun once has left running, are not
+	// waited for.
+	Terminates func(pod.Observed) bool
 	// Loop receives the orders. It is the other end of reconcile.Options.Halt.
 	Loop chan<- reconcile.Halt
 	// Manager is told when serve stops; see Outlive.
@@ -87,13 +90,29 @@ func (s *Pods) Begin(ctx context.Context, within time.Duration) {
 	if s.Manager.Waits() {
 		within = s.Grace
 	}
-	critical := min(s.Critical, within)
+	end, critical := time.Now().Add(within), s.critical(within)
 	s.end(ctx, pod.CriticalPriority, within-critical)
-	s.end(ctx, math.MaxInt64, max(critical, 0))
+	s.end(ctx, math.MaxInt64, max(time.Until(end), critical))
 	select {
 	case <-ctx.Done():
 	case <-time.After(recordTime):
 	}
+}
+
+// leastTime is what is reserved at least for the pods of critical priority, and for the others, however the options
+// share out the time; or a tenth of it, if that is less. It is the shortest time that a container has after its stop
+// signal.
+const leastTime = 2 * time.Second
+
+// critical returns the part of the time within that is reserved for pods with critical priority. If it is less than
+// Grace, both parts are less in proportion.
+func (o Options) critical(within time.Duration) time.Duration {
+	critical := o.Critical
+	if within < o.Grace {
+		critical = time.Duration(critical.Seconds() / o.Grace.Seconds() * float64(within))
+	}
+	least := min(leastTime, within/10)
+	return min(max(critical, least), within-least)
 }
 
 // Cancel implements nodeshutdown.Shutdown.
@@ -166,14 +185,21 @@ func (s *Pods) end(ctx context.Context, below int64, within time.Duration) {
 	}
 }
 
-// left reports whether an instance of a pod below the priority runs or a CSI driver is being called, or that this is
-// not known; and whether drivers have volumes to unmount before they end themselves.
+// left reports whether an instance of a pod that is terminated runs or a CSI driver is being called, or that this is
+// not known; and whether drivers have volumes of such pods to unmount before they end themselves.
 func (s *Pods) left(ctx context.Context, below int64) (busy, volumes bool) {
 	all, err := s.Runtime.List(ctx)
 	if err != nil {
 		return true, true
 	}
+	others := map[pod.UID]bool{}
 	for _, o := range all {
+		if !s.Terminates(o) {
+			for _, uid := range o.Data {
+				others[uid] = true
+			}
+			continue
+		}
 		busy = busy || slices.ContainsFunc(o.Containers, func(c pod.Container) bool {
 			if c.State != pod.Running {
 				return false
@@ -188,6 +214,6 @@ func (s *Pods) left(ctx context.Context, below int64) (busy, volumes bool) {
 	holders, calling := s.Volumes.Holders()
 	return busy || calling, slices.ContainsFunc(holders, func(uid pod.UID) bool {
 		p, err := s.Runtime.LoadPod(uid)
-		return err != nil || pod.Priority(p) < below // a pod that is removed has no manifest
+		return !others[uid] && (err != nil || pod.Priority(p) < below) // a pod that is removed has no manifest
 	})
 }

@@ -106,7 +106,8 @@ func (h *Shutdown) Add(f *pflag.FlagSet) {
 	f.DurationVar(&h.o.Grace, "shutdown-grace-period", 30*time.Second,
 		"maximum delay of the machine's shutdown to stop pods, if systemd-logind permits it; 0: no delay")
 	f.DurationVar(&h.o.Critical, "shutdown-grace-period-critical-pods", 0,
-		"part of --shutdown-grace-period that is reserved for pods of critical priority, which stop last")
+		"part of --shutdown-grace-period that is reserved for pods of critical priority, which stop last, "+
+			"at least 2s or a tenth of it")
 	FromEnvironment(f)
 }
 
