@@ -32,6 +32,28 @@ settings() {
 	done <"$saved/lines"
 }
 
+# below: it is an absolute path below the package's root.
+below() { case $1 in "$DPKG_ROOT"/*) ;; *) return 1 ;; esac }
+
+# recorded exports where podrun has run its pods by its own records, if there are any: a drop-in of the unit may have set
+# it, and not the settings. The root directory's record has the run directory; that one's has the boot, the namespace,
+# the address of containerd and the root directory.
+recorded() {
+	run='' boot='' namespace='' address='' root=''
+	[ ! -f "$PODRUN_ROOT_DIR/run-dir" ] || read -r run <"$PODRUN_ROOT_DIR/run-dir" || true
+	if below "$run" && [ -f "$run/place" ]; then
+		PODRUN_RUN_DIR=$run
+	fi
+	[ -f "$PODRUN_RUN_DIR/place" ] || return 0
+	{ read -r boot && read -r namespace && read -r address && read -r root; } <"$PODRUN_RUN_DIR/place" || return 0
+	if below "$root" && [ -d "$root/pods" ]; then
+		PODRUN_ROOT_DIR=$root
+	fi
+	if [ "$boot" = "$(cat /proc/sys/kernel/random/boot_id)" ]; then # else nothing runs there any more
+		export PODRUN_CONTAINERD_NAMESPACE="$namespace" PODRUN_CONTAINERD_ADDRESS="$address"
+	fi
+}
+
 # lend puts runc back to where it was until this script ends: the pods' shims search it there.
 lend() {
 	lent=$(readlink "$saved/runc.path")
@@ -50,12 +72,14 @@ if [ "$1" = purge ] && [ -x "$saved/podrun" ]; then
 	export PODRUN_ROOT_DIR="$DPKG_ROOT${PODRUN_ROOT_DIR:-/var/lib/podrun}"
 	export PODRUN_RUN_DIR="$DPKG_ROOT${PODRUN_RUN_DIR:-/run/podrun}"
 	export PODRUN_LOG_DIR="$DPKG_ROOT${PODRUN_LOG_DIR:-/var/log/pods}"
+	recorded
 	if [ -n "$(ls -A "$PODRUN_ROOT_DIR/pods" 2>/dev/null)" ]; then
 		if [ -x "$saved/runc" ] && ! command -v runc >/dev/null; then
 			lend
 		fi
 		if ! "$saved/podrun" down --all; then
-			echo "podrun's pods could not be stopped; purge again, or remove $saved first: they run on then" >&2
+			echo "podrun's pods could not be stopped; purge again, or remove $saved first: they run on then. The command" \
+				"podrun is $saved/podrun now, with --root-dir $PODRUN_ROOT_DIR --run-dir $PODRUN_RUN_DIR" >&2
 			exit 1
 		fi
 	fi
