@@ -53,6 +53,10 @@ func TestForwardDrop(t *testing.T) {
 		"a last rule": {"iptables-nft -A FORWARD -i other -j ACCEPT; iptables-nft -A FORWARD -j REJECT --reject-with icmp-host-prohibited",
 			"-A FORWARD -o BRIDGE -j ACCEPT\n-A FORWARD -i BRIDGE -j ACCEPT\n-A FORWARD -i other -j ACCEPT\n-A FORWARD -j REJECT --reject-with icmp-host-prohibited",
 			"-A FORWARD -i other -j ACCEPT\n-A FORWARD -j REJECT --reject-with icmp-host-prohibited"},
+		"beside a chain that cannot be read": {
+			"nft 'table inet a { chain forward { type filter hook forward priority 0; meta l4proto tcp ct original proto-dst 1 drop; }; }'; " +
+				"iptables-nft -P FORWARD DROP; iptables-nft -A FORWARD -i other -j ACCEPT",
+			"-A FORWARD -o BRIDGE -j ACCEPT\n-A FORWARD -i BRIDGE -j ACCEPT\n-A FORWARD -i other -j ACCEPT", "-A FORWARD -i other -j ACCEPT"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			host, pod, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)

@@ -62,15 +62,18 @@ func Missing(c *nftables.Conn, all []*nftables.Chain, bridge string) (names []st
 	return slices.Compact(names), blocked
 }
 
-// missing returns the rules that Accept has to add. They are valid also with an error.
+// missing returns the rules that Accept has to add. They are valid also with an error: a chain that cannot be read, such
+// as one with a rule that the library does not decode, keeps none from the others.
 func missing(c *nftables.Conn, chains []*nftables.Chain, bridge string) (rules []*nftables.Rule, err error) {
 	var blocked blockingError
+	var errs []error
 	for _, chain := range chains {
 		if chain.Table.Name == bridge { // podrun's own
 			continue
 		}
 		if drops, err := drops(c, chain); err != nil {
-			return rules, err
+			errs = append(errs, err)
+			continue
 		} else if !drops {
 			continue
 		}
@@ -78,25 +81,22 @@ func missing(c *nftables.Conn, chains []*nftables.Chain, bridge string) (rules [
 			chain.Table.Name == iptablesTable &&
 			chain.Name == forwardChain {
 			lacking, err := missingIn(c, bestChain(chains, chain), bridge)
-			if err != nil {
-				return rules, err
-			}
-			rules = append(rules, lacking...)
+			rules, errs = append(rules, lacking...), append(errs, err)
 			continue
 		}
 		switch chain.Table.Family {
 		case nftables.TableFamilyIPv4, nftables.TableFamilyIPv6, nftables.TableFamilyINet:
 			if accepts, err := accepts(c, chains, chain, bridge); err != nil {
-				return rules, err
+				errs = append(errs, err)
 			} else if !accepts {
 				blocked = append(blocked, blockingChain{nft.TableName(chain.Table), chain.Name, bridge})
 			}
 		}
 	}
 	if len(blocked) > 0 {
-		err = blocked
+		errs = append(errs, blocked)
 	}
-	return rules, err
+	return rules, errors.Join(errs...)
 }
 
 // drops reports whether a chain drops or rejects forwarded packets that none of its rules accepts: by its policy, or by
