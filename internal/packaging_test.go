@@ -79,3 +79,63 @@ func TestPurgeUsesPodrunsRecords(t *testing.T) {
 		})
 	}
 }
+
+// TestPackagesOfLaterCommitsAreNewer: dpkg orders the versions of packages as their commits: those of one day, whatever
+// the time zones, and those before, at and after a tag.
+func TestPackagesOfLaterCommitsAreNewer(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"git", "dpkg"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	dir := t.TempDir()
+	run := func(line string) string {
+		t.Helper()
+		c := exec.Command("sh", "-ec", line)
+		c.Dir = dir
+		c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+		for _, who := range []string{"AUTHOR", "COMMITTER"} {
+			c.Env = append(c.Env, "GIT_"+who+"_NAME=n", "GIT_"+who+"_EMAIL=n@example.com")
+		}
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", line, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	script, err := filepath.Abs("../scripts/version.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run("git init -q . && mkdir scripts && cp " + script + " scripts")
+	last := "0.0.0~20261130.ffffffffffff" // in the form of earlier ones
+	for i, at := range []string{
+		"2026-11-30T09:00:00+0000", "2026-11-30T09:00:01+0000", "2026-11-30T21:00:00+1000", "2026-11-30T11:30:00-0100",
+		"2026-12-01T00:00:00+0000", "tag", "2026-12-01T00:00:01+0000", "2026-12-01T00:00:02+0000",
+	} {
+		if at == "tag" {
+			run("git tag v0.1.0")
+		} else {
+			run("GIT_COMMITTER_DATE=" + at + " git commit -q --allow-empty -m " + at)
+		}
+		version := run("scripts/version.sh")
+		deb := strings.TrimPrefix(strings.Replace(version, "-", "~", 1), "v") // as nfpm does
+		if err := exec.Command("dpkg", "--compare-versions", last, "lt", deb).Run(); err != nil {
+			t.Errorf("%d, %s: %s is not newer than %s", i, at, deb, last)
+		}
+		last = deb
+	}
+}
+
+// TestVMsNeedATest: make vm RUN=… with a name that no test has fails, before it builds anything.
+func TestVMsNeedATest(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("virtual machines are for root")
+	}
+	out, err := exec.Command("../scripts/vm.sh", "", "TestTypo/case").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "no test of ./vm has a name like TestTypo/case") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -14,7 +14,7 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 # Modes and times are the package's, not those of whoever cloned or built.
 umask 022
-rm -rf bin/package
+rm -rf bin/package bin/podrun_*_"$ARCH".deb # docs/start.md: apt install ./bin/podrun_*.deb
 mkdir -p bin/package/doc
 cp -R README.md LICENSE bin/podrun.cdx.json docs examples bin/package/doc/
 go run ./hack/pages bin/package/pages
