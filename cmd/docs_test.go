@@ -70,8 +70,8 @@ var theirs = map[string][]string{
 	"from-podman.md":   {"replace", "configmap"},
 	"from-kubelet.md":  {"now", "kubeconfig", "hostname-override"},
 	"to-kubernetes.md": {"dry-run"},
-	"start.md":         {"auto-remove"}, // apt's
-	"housekeeping.md":  {"kill-whom"},   // systemctl's
+	"start.md":         {"auto-remove"},                                                                // apt's
+	"housekeeping.md":  {"kill-whom", "one-file-system", "numeric-owner", "acls", "xattrs", "exclude"}, // systemctl's, tar's
 }
 
 // TestFlagsInDocuments: all other flags in the documents exist in podrun.

@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -137,5 +139,37 @@ func TestVMsNeedATest(t *testing.T) {
 	out, err := exec.Command("../scripts/vm.sh", "", "TestTypo/case").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "no test of ./vm has a name like TestTypo/case") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestPackageHasWhatItsDocumentsLinkTo: links between documents lead somewhere in the package too.
+func TestPackageHasWhatItsDocumentsLinkTo(t *testing.T) {
+	t.Parallel()
+	nfpm, err := os.ReadFile("../packaging/nfpm.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(docs) == 0 {
+		t.Fatalf("documents: %v, %v", docs, err)
+	}
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	installed := regexp.MustCompile(`dst: /usr/share/doc/podrun/([^,}]+)`).FindAllStringSubmatch(string(nfpm), -1)
+	for _, doc := range append(docs, "../README.md") {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			target, err := filepath.Rel("..", filepath.Join(filepath.Dir(doc), m[1]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(installed, func(dst []string) bool {
+				return dst[1] == target || strings.HasSuffix(dst[1], "/") && strings.HasPrefix(target+"/", dst[1])
+			}) {
+				t.Errorf("%s links to %s, which the package does not have", doc, target)
+			}
+		}
 	}
 }

@@ -15,8 +15,11 @@ export SOURCE_DATE_EPOCH
 # Modes and times are the package's, not those of whoever cloned or built.
 umask 022
 rm -rf bin/package bin/podrun_*_"$ARCH".deb # docs/start.md: apt install ./bin/podrun_*.deb
-mkdir -p bin/package/doc
-cp -R README.md LICENSE bin/podrun.cdx.json docs examples bin/package/doc/
+mkdir -p bin/package/doc/packaging
+cp -R README.md CONTRIBUTING.md LICENSE bin/podrun.cdx.json docs examples bin/package/doc/
+for file in openrc s6-run; do
+	sed 's|/usr/local/bin/|/usr/bin/|' packaging/$file >bin/package/doc/packaging/$file
+done
 go run ./hack/pages bin/package/pages
 gzip -9n bin/package/pages/man1/*
 sed 's|/usr/local/bin/|/usr/bin/|; /^# A sample/d' podrun.service >bin/package/podrun.service

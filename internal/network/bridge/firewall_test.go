@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -84,6 +86,48 @@ func TestForwardDrop(t *testing.T) {
 				t.Errorf("rules afterwards\n%s", got)
 			}
 		})
+	}
+}
+
+// TestClosedHostPort: the rules of docs/network.md keep other machines from a host port, which a firewall for incoming
+// packets does not, and podrun has nothing to say of them.
+func TestClosedHostPort(t *testing.T) {
+	if err := exec.Command("nft", "--version").Run(); err != nil {
+		t.Skipf("needs nft: %v", err)
+	}
+	text, err := os.ReadFile("../../../docs/network.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard := regexp.MustCompile("(?s)\n(table inet guard .*?)```").FindSubmatch(text)
+	if guard == nil {
+		t.Fatal("docs/network.md has no table guard")
+	}
+	host, pod, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
+	command(t, host, "nft 'table inet own { chain input { type filter hook input priority filter; policy drop; "+
+		"ct state {established, related} accept; iif lo accept; }; }'")
+	var said bytes.Buffer
+	br := New(Options{Dirs: layout.Dirs{Run: t.TempDir()}, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	mustSetupPod(t, host, br, "web", pod, nettest.PodWith(t, "web", "8080:80/TCP", "3000:80/TCP", "9090:80/TCP"))
+	nettest.ServeTCP(t, pod, ":80", "web")
+	reached := func(ns netns.NsHandle, port string, want bool) {
+		t.Helper()
+		if got, err := nettest.Ask(ns, "tcp", "192.0.2.2:"+port); strings.HasPrefix(got, "web ") != want {
+			t.Errorf("port %s: %q, %v, want an answer: %v", port, got, err, want)
+		}
+	}
+	for _, port := range []string{"8080", "3000", "9090"} {
+		reached(outside, port, true)
+	}
+	command(t, host, "nft -f - <<'EOF'\n"+strings.ReplaceAll(string(guard[1]), "eth0", "up0")+"EOF")
+	nettest.In(t, host, br.Repair)
+	reached(outside, "8080", false)
+	reached(outside, "3000", false)
+	reached(outside, "9090", true)
+	reached(host, "8080", true)
+	if said.Len() > 0 {
+		t.Errorf("said %s", said.String())
 	}
 }
 
