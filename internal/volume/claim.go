@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/volume/directory"
 	"podrun.io/podrun/internal/volume/fsgroup"
 	"podrun.io/podrun/internal/volume/provision"
 )
@@ -23,26 +21,30 @@ import (
 // A PersistentVolumeClaim without a PersistentVolume or a StorageClass is a directory with the claim's name that
 // outlives pods: every pod that names the claim uses the directory.
 
-// readyClaim creates the claim's directory if it does not exist, and returns its path.
-func readyClaim(ctx context.Context, v *Volumes, p *v1.Pod, c *v1.PersistentVolumeClaimVolumeSource) (string, error) {
-	claim := c.ClaimName
-	if !isComponent(p.Namespace) || !isComponent(claim) || strings.HasPrefix(claim, ".") {
-		return "", fmt.Errorf("the claim %q cannot be a directory's name", claim)
+// readyClaim creates the claim's directory if it does not exist.
+func readyClaim(ctx context.Context, v *Volumes, p *v1.Pod, c *v1.PersistentVolumeClaimVolumeSource) (source, error) {
+	claim := pod.Key{Namespace: p.Namespace, Name: c.ClaimName}
+	if !isComponent(claim.Namespace) || !isComponent(claim.Name) || strings.HasPrefix(claim.Name, ".") {
+		return source{}, fmt.Errorf("the claim %q cannot be a directory's name", claim.Name)
 	}
-	recorded := pod.Key{Namespace: p.Namespace, Name: claim}
-	if mountsOn(p, claim) {
+	recorded := claim
+	if mountsOn(p, claim.Name) {
 		recorded.Name = ""
 	}
 	if err := provision.RecordMounted(v.dirs, recorded); err != nil {
-		return "", err
+		return source{}, err
 	}
-	if err := v.makeClaim(p.Namespace, claim); err != nil {
-		return "", err
+	if err := v.makeClaim(claim); err != nil {
+		return source{}, err
+	}
+	s := source{
+		path: v.dirs.Claim(claim.Namespace, claim.Name), readOnly: c.ReadOnly, foreign: true,
+		open: func() (*os.File, error) { return directory.OpenClaim(v.dirs, claim, unix.O_PATH) },
 	}
 	if c.ReadOnly { // as in the kubelet it is given to the group by who writes to it
-		return v.dirs.Claim(p.Namespace, claim), nil
+		return s, nil
 	}
-	return v.dirs.Claim(p.Namespace, claim), v.ownOnce(ctx, p, claim)
+	return s, v.ownOnce(ctx, p, claim)
 }
 
 // mountsOn reports whether what is mounted on a claim may be the pod's own work, which begins without it.
@@ -64,34 +66,15 @@ func mountsOn(p *v1.Pod, claim string) bool {
 
 // makeClaim holds no lock over an access to what may be a file system of its own, which may not answer, except that of
 // the claim's namespace while it makes the directory there.
-func (v *Volumes) makeClaim(namespace, claim string) error {
-	if err := os.MkdirAll(v.dirs.Claims(), layout.ModePrivate); err != nil {
+func (v *Volumes) makeClaim(claim pod.Key) error {
+	if is, err := directory.HasClaim(v.dirs, claim); is || err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(v.dirs.Claims())
-	if err != nil {
+	defer lockNamespace(v, claim.Namespace)()
+	if is, err := directory.HasClaim(v.dirs, claim); is || err != nil { // another pod has made it
 		return err
 	}
-	defer root.Close()
-	within := filepath.Join(namespace, claim)
-	made := func() (bool, error) {
-		info, err := root.Lstat(within)
-		if errors.Is(err, fs.ErrNotExist) {
-			return false, nil
-		}
-		if err == nil && !info.IsDir() {
-			err = fmt.Errorf("%s is not a directory", v.dirs.Claim(namespace, claim))
-		}
-		return true, err
-	}
-	if is, err := made(); is || err != nil {
-		return err
-	}
-	defer lockNamespace(v, namespace)()
-	if is, err := made(); is || err != nil { // another pod has made it
-		return err
-	}
-	return makeShared(root, within)
+	return directory.MakeClaim(v.dirs, claim)
 }
 
 // lockNamespace waits until nobody else makes a claim's directory in a namespace, and returns the end of that.
@@ -110,15 +93,15 @@ func lockNamespace(v *Volumes, namespace string) (unlock func()) {
 // ownOnce gives a claim's directory to the pod's group, once per pod revision in the lifetime of
 // this process. It does not hold v.mu meanwhile, because its cost grows with the volume's size and
 // other pods must not wait for it.
-func (v *Volumes) ownOnce(ctx context.Context, p *v1.Pod, claim string) error {
-	key := ownKey{p.UID, filepath.Join(p.Namespace, claim)}
+func (v *Volumes) ownOnce(ctx context.Context, p *v1.Pod, claim pod.Key) error {
+	key := ownKey{p.UID, claim}
 	v.mu.Lock()
 	owned := v.owned[key]
 	v.mu.Unlock()
 	if fsgroup.Of(p) == nil || owned {
 		return nil
 	}
-	dir, err := sys.OpenTree(v.dirs.Claim(p.Namespace, claim))
+	dir, err := directory.OpenClaim(v.dirs, claim, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
@@ -135,8 +118,8 @@ func (v *Volumes) ownOnce(ctx context.Context, p *v1.Pod, claim string) error {
 	return nil
 }
 
-// ownKey is a volume that was given to the group of a pod revision.
+// ownKey is a claim that was given to the group of a pod revision.
 type ownKey struct {
-	uid    pod.UID
-	volume string
+	uid   pod.UID
+	claim pod.Key
 }

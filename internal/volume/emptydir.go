@@ -17,6 +17,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/volume/directory"
 	"podrun.io/podrun/internal/volume/fsgroup"
 )
 
@@ -189,22 +190,10 @@ func (v *Volumes) makeDir(uid pod.UID, kind, name string) (string, error) {
 	if err == nil || !errors.Is(err, os.ErrNotExist) {
 		return dir, err
 	}
-	return dir, makeShared(root, within)
-}
-
-// makeShared creates a directory that every user may write to. The directory gets its name last: so
-// one with that name has its mode, and a mode that its users set later is kept. There is one call at a time for the
-// directories of one parent.
-func makeShared(root *os.Root, dir string) error {
-	if err := root.MkdirAll(filepath.Dir(dir), layout.ModePrivate); err != nil {
-		return err
+	in, err := sys.MkdirBeneath(v.dirs.Pod(uid), layout.ModePrivate, strings.Split(filepath.Dir(within), "/")...)
+	if err != nil {
+		return "", err
 	}
-	fresh := filepath.Join(filepath.Dir(dir), ".new")
-	if err := root.Mkdir(fresh, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	if err := root.Chmod(fresh, layout.ModeVolume); err != nil { // separately, because the umask applies to Mkdir
-		return err
-	}
-	return root.Rename(fresh, dir)
+	defer in.Close()
+	return dir, directory.Make(in, filepath.Base(within))
 }

@@ -34,8 +34,7 @@ func readyPersistent(ctx context.Context, v *Volumes, in pod.Inside, volume *v1.
 	case pv == nil && err != nil:
 		return source{}, err
 	case pv == nil:
-		path, err := readyClaim(ctx, v, in.Pod, c)
-		return source{path: path, readOnly: c.ReadOnly, foreign: true}, err
+		return readyClaim(ctx, v, in.Pod, c)
 	case pv.Spec.HostPath != nil:
 		path, err := readyHostPath(pv.Spec.HostPath)
 		return source{path: path, readOnly: c.ReadOnly, foreign: true, ofHost: true}, err

@@ -46,18 +46,24 @@ func subPath(in pod.Inside, m v1.VolumeMount) (string, error) {
 	return sub, nil
 }
 
+// openPart opens a volume, a directory or a file, or a path in it, to be bind-mounted.
+func (s source) openPart(sub string) (*os.File, error) {
+	switch {
+	case sub != "":
+		return openSubPath(s, sub)
+	case s.open != nil:
+		return s.open()
+	}
+	return os.OpenFile(s.path, unix.O_PATH, 0) // trusted: where a volume is, and only to mount it
+}
+
 // openSubPath opens a path in a volume, and creates a directory if there is nothing. Symbolic links
 // on the way may lead anywhere in the volume but not out of it. The kernel enforces that while it
 // opens the path, so there is no gap between a check and its use.
 func openSubPath(s source, sub string) (*os.File, error) {
-	root, err := os.OpenRoot(s.path)
+	dir, err := s.openPart("")
 	if err != nil {
-		return nil, fmt.Errorf("subPath %q: %w", sub, errors.Unwrap(err))
-	}
-	defer root.Close()
-	dir, err := root.Open(".")
-	if err != nil {
-		return nil, fmt.Errorf("subPath %q: %w", sub, errors.Unwrap(err))
+		return nil, fmt.Errorf("subPath %q: %w", sub, err)
 	}
 	defer dir.Close()
 	for tries := 0; ; tries++ {

@@ -16,8 +16,9 @@ import (
 )
 
 // pin binds file, a volume or a part of it, to a path of podrun's own and returns that path. So the
-// container's runtime mounts what was opened, even if something else is put in its place meanwhile.
-func (v *Volumes) pin(ctx context.Context, in pod.Inside, i int, file *os.File) (string, error) {
+// container's runtime mounts what was opened, even if something else is put in its place meanwhile. Unless anew, what
+// an earlier start has bound there stays, if it is the same file.
+func (v *Volumes) pin(ctx context.Context, in pod.Inside, i int, file *os.File, anew bool) (string, error) {
 	m := in.Container.VolumeMounts[i]
 	if !isComponent(in.Container.Name) {
 		return "", fmt.Errorf("%q cannot be a directory's name", in.Container.Name)
@@ -38,8 +39,8 @@ func (v *Volumes) pin(ctx context.Context, in pod.Inside, i int, file *os.File) 
 	}
 	for {
 		have, err := root.Lstat(within)
-		if err == nil && os.SameFile(have, info) && !hasUsers(in) { // a new sandbox has other users
-			return at, enslave(at, m) // as an earlier start left it
+		if err == nil && os.SameFile(have, info) && !anew {
+			return at, enslave(at, m)
 		}
 		if errors.Is(err, os.ErrNotExist) {
 			break

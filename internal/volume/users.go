@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
@@ -15,15 +13,6 @@ import (
 // processes see volumes as if user IDs were mapped one to one: files of the host's root belong to
 // the pod's root, and files that they create have the IDs that they have inside the pod.
 func hasUsers(in pod.Inside) bool { return in.Pod.Spec.HostUsers != nil && !*in.Pod.Spec.HostUsers }
-
-// openWhole opens a volume, a directory or a file, to be bind-mounted.
-func openWhole(path string) (*os.File, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0) // trusted: where a volume is, and only to mount it
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	return os.NewFile(uintptr(fd), path), nil
-}
 
 // bindMapped binds file to target, ID-mapped for the user namespace at the path users. Mounts below
 // it are not mapped: there, files belong to nobody in that namespace.

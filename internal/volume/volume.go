@@ -255,6 +255,9 @@ type source struct {
 	foreign bool
 	// ofHost: its files are the machine's own.
 	ofHost bool
+	// open opens the volume without what may lead astray at its path, which others may change at any time; nil: nobody
+	// but podrun, or whoever chose the path, can.
+	open func() (*os.File, error)
 }
 
 // mountOf returns mount number i of the container, of a volume that is prepared.
@@ -263,12 +266,6 @@ func (v *Volumes) mountOf(ctx context.Context, in pod.Inside, i int, s source) (
 	out := pod.Mount{
 		HostPath: s.path, ContainerPath: path.Join("/", m.MountPath), ReadOnly: m.ReadOnly || s.readOnly,
 		NoSUID: s.noSUID, NoDev: s.noDev, OfHost: s.ofHost,
-	}
-	if s.foreign && out.ReadOnly { // else the container's mount has the flags of this one
-		var err error
-		if out.NoSUID, out.NoDev, err = mounts.Forbids(s.path); err != nil {
-			return out, err
-		}
 	}
 	if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled {
 		out.RecursiveReadOnly = m.ReadOnly
@@ -280,20 +277,23 @@ func (v *Volumes) mountOf(ctx context.Context, in pod.Inside, i int, s source) (
 		}
 	}
 	sub, err := subPath(in, m)
-	if err != nil || sub == "" && !hasUsers(in) {
-		return out, err
-	}
-	var file *os.File
-	if sub == "" {
-		file, err = openWhole(s.path)
-	} else {
-		file, err = openSubPath(s, sub)
-	}
 	if err != nil {
 		return out, err
 	}
-	defer file.Close()
-	out.HostPath, err = v.pin(ctx, in, i, file)
+	if sub != "" || s.open != nil || hasUsers(in) {
+		file, err := s.openPart(sub)
+		if err != nil {
+			return out, err
+		}
+		defer file.Close()
+		// A claim is bound anew: something else may be mounted on it, or in it, by now. A new sandbox has other users.
+		if out.HostPath, err = v.pin(ctx, in, i, file, s.open != nil || hasUsers(in)); err != nil {
+			return out, err
+		}
+	}
+	if s.foreign && out.ReadOnly { // else the container's mount has the flags of this one
+		out.NoSUID, out.NoDev, err = mounts.Forbids(out.HostPath)
+	}
 	return out, err
 }
 

@@ -28,6 +28,7 @@ func newFixture(t *testing.T) fixture {
 	t.Helper()
 	f := fixture{root: filepath.Join(t.TempDir(), "root"), host: t.TempDir()}
 	f.Volumes = New(Options{Dirs: f.dirs(), HostRoot: f.host})
+	t.Cleanup(func() { _ = f.Teardown(context.Background(), "u1") })
 	return f
 }
 

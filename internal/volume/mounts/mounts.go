@@ -234,8 +234,10 @@ func UnmountTree(path string) error {
 	if len(mounts) == 0 {
 		return nil
 	}
-	if err := sys.SetPropagation(path, sys.SlaveTree); err != nil && !errors.Is(err, sys.ErrNotMounted) {
-		return fmt.Errorf("making %s a slave mount: %w", path, err)
+	if slices.ContainsFunc(mounts, IsShared) { // else it is not asked for: its server may not answer
+		if err := sys.SetPropagation(path, sys.SlaveTree); err != nil && !errors.Is(err, sys.ErrNotMounted) {
+			return fmt.Errorf("making %s a slave mount: %w", path, err)
+		}
 	}
 	for _, m := range slices.Backward(mounts) {
 		if err := Unmount(m.Mountpoint); err != nil {
