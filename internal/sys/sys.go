@@ -106,7 +106,13 @@ func SyncDir(path string) error {
 		return err
 	}
 	defer dir.Close()
-	if err = dir.Sync(); errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+	return SyncOpen(dir)
+}
+
+// SyncOpen is SyncDir for a directory that is open for reading.
+func SyncOpen(dir *os.File) error {
+	err := dir.Sync()
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
 		return nil
 	}
 	return err

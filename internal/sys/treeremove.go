@@ -19,21 +19,24 @@ const moreReadings = 32
 // removes as much as possible even if something cannot be removed, and returns the first error. If
 // path does not exist, it returns nil.
 func RemoveTree(ctx context.Context, path string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	fail := func(err error) error { return &os.PathError{Op: "remove", Path: path, Err: err} }
-	parent, err := retried(func() (int, error) {
-		return unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	})
+	parent, err := os.OpenFile(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
-		return fail(err)
+		return err
 	}
-	defer unix.Close(parent)
-	name := filepath.Base(path)
+	defer parent.Close()
+	return RemoveTreeIn(ctx, parent, filepath.Base(path))
+}
+
+// RemoveTreeIn is RemoveTree for a name in an open directory.
+func RemoveTreeIn(ctx context.Context, in *os.File, name string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	parent, path := int(in.Fd()), filepath.Join(in.Name(), name)
+	fail := func(err error) error { return &os.PathError{Op: "remove", Path: path, Err: err} }
 	fd, err := openChild(parent, name)
 	switch {
 	case errors.Is(err, unix.ENOENT):

@@ -45,6 +45,20 @@ func At(path, dir string) (bool, error) {
 	if err == nil {
 		err = unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_MNT_ID, &above)
 	}
+	return differ(path, &is, &above, err)
+}
+
+// In is At for a name in an open directory. It does not follow a symbolic link there.
+func In(dir *os.File, name string) (bool, error) {
+	var is, above unix.Statx_t
+	err := unix.Statx(int(dir.Fd()), name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &is)
+	if err == nil {
+		err = unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &above)
+	}
+	return differ(filepath.Join(dir.Name(), name), &is, &above, err)
+}
+
+func differ(path string, is, above *unix.Statx_t, err error) (bool, error) {
 	if err != nil {
 		return false, &fs.PathError{Op: "statx", Path: path, Err: err}
 	}

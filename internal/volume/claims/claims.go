@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/volume/csi"
+	"podrun.io/podrun/internal/volume/directory"
 	"podrun.io/podrun/internal/volume/provision"
 )
 
@@ -171,19 +171,23 @@ func directories(dirs layout.Dirs, add func(Claim)) error {
 		if !space.IsDir() {
 			continue
 		}
-		entries, err := os.ReadDir(filepath.Join(dirs.Claims(), space.Name()))
+		in, err := directory.OpenClaims(dirs, space.Name(), os.O_RDONLY)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		names, err := in.Readdirnames(-1)
 		errs = append(errs, err)
-		for _, e := range entries {
-			info, err := e.Info()
-			if err != nil || !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+		for _, name := range names {
+			made, is := made(in, name)
+			if !is || strings.HasPrefix(name, ".") {
 				continue
 			}
-			path := dirs.Claim(space.Name(), e.Name())
 			c := Claim{
-				Namespace: space.Name(), Name: e.Name(), Path: path, Made: made(path, info), Status: Bound,
+				Namespace: space.Name(), Name: name, Path: dirs.Claim(space.Name(), name), Made: made, Status: Bound,
 				VolumeMode: v1.PersistentVolumeFilesystem,
 			}
 			if err := provision.CheckMounted(dirs, c.key()); err != nil {
@@ -191,16 +195,23 @@ func directories(dirs layout.Dirs, add func(Claim)) error {
 			}
 			add(c)
 		}
+		_ = in.Close()
 	}
 	return errors.Join(errs...)
 }
 
-// made returns when a directory was created or, on a file system that does not know, when its content last changed.
-func made(path string, info fs.FileInfo) time.Time {
+// made reports whether a name in an open directory is that of a directory, and returns when that was created or, on a
+// file system that does not know, when its content last changed.
+func made(in *os.File, name string) (time.Time, bool) {
 	var s unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &s)
-	if err != nil || s.Mask&unix.STATX_BTIME == 0 {
-		return info.ModTime()
+	const wanted = unix.STATX_BTIME | unix.STATX_MTIME | unix.STATX_TYPE
+	err := unix.Statx(int(in.Fd()), name, unix.AT_SYMLINK_NOFOLLOW, wanted, &s)
+	if err != nil || s.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return time.Time{}, false
 	}
-	return time.Unix(s.Btime.Sec, int64(s.Btime.Nsec))
+	at := s.Mtime
+	if s.Mask&unix.STATX_BTIME != 0 {
+		at = s.Btime
+	}
+	return time.Unix(at.Sec, int64(at.Nsec)), true
 }

@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +18,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/mounted"
+	"podrun.io/podrun/internal/volume/directory"
 	"podrun.io/podrun/internal/volume/provision"
 )
 
@@ -29,7 +31,6 @@ var ErrNoVolume = errors.New("no such volume")
 // Remove removes a volume and its content. It fails with ErrInUse if a pod uses it and with
 // ErrNoVolume if it does not exist. Kept says what its driver keeps, after a semicolon; "" if nothing.
 func Remove(ctx context.Context, dirs layout.Dirs, claim pod.Key, waiting Waiting) (kept string, err error) {
-	dir := dirs.Claim(claim.Namespace, claim.Name)
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("removing volume %s: %w", claim, err)
 	}
@@ -56,7 +57,7 @@ func Remove(ctx context.Context, dirs layout.Dirs, claim pod.Key, waiting Waitin
 	if err := provision.CheckMounted(dirs, claim); err != nil {
 		return fail(err)
 	}
-	if err := removeDirectory(ctx, dir, free); err != nil {
+	if err := removeDirectory(ctx, dirs, claim, free); err != nil {
 		return fail(err)
 	}
 	return "", nil
@@ -67,44 +68,64 @@ func isName(s string) bool {
 	return s != "" && !strings.HasPrefix(s, ".") && !strings.ContainsAny(s, "/\x00")
 }
 
-// removeDirectory removes a claim that is a directory.
-func removeDirectory(ctx context.Context, dir string, free func() error) error {
-	going := filepath.Join(filepath.Dir(dir), nameOfGoing(filepath.Base(dir)))
-	is := func(path string) bool {
-		info, err := os.Lstat(path)
-		return err == nil && info.IsDir()
+// removeDirectory removes a claim that is a directory. What it does, it does in the directory of the namespace that it
+// has opened: who can write there may replace any name by a link.
+func removeDirectory(ctx context.Context, dirs layout.Dirs, claim pod.Key, free func() error) error {
+	space := filepath.Join(dirs.Claims(), claim.Namespace)
+	in, err := directory.OpenClaims(dirs, claim.Namespace, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return cmp.Or(sys.SyncRemoved(space), ErrNoVolume)
 	}
-	if !is(dir) && !is(going) { // the latter is what a command that was killed has left
-		if err := sys.SyncRemoved(dir); err != nil {
-			return err
-		}
-		return ErrNoVolume
-	}
-	if err := errors.Join(free(), mounted.Nothing(dir)); err != nil {
+	if err != nil {
 		return err
 	}
-	if err := removeTree(ctx, going); err != nil {
+	defer in.Close()
+	going := nameOfGoing(claim.Name)
+	if !isDirectory(in, claim.Name) && !isDirectory(in, going) { // what a command that was killed has left
+		return cmp.Or(sys.SyncOpen(in), ErrNoVolume)
+	}
+	if err := errors.Join(free(), nothingMounted(in, claim.Name)); err != nil {
 		return err
 	}
-	switch err := os.Rename(dir, going); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	if err := removeTree(ctx, in, going); err != nil {
+		return err
+	}
+	if err := rename(in, claim.Name, going); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	// A pod that was created in the meantime uses this volume, or has created an empty one in its
 	// place, which the rename replaces.
 	if err := free(); err != nil {
-		return errors.Join(err, os.Rename(going, dir))
+		return errors.Join(err, rename(in, going, claim.Name))
 	}
-	if err := errors.Join(removeTree(ctx, going), sys.SyncRemoved(dir)); err != nil {
+	if err := errors.Join(removeTree(ctx, in, going), sys.SyncOpen(in)); err != nil {
 		return err
 	}
-	err := os.Remove(filepath.Dir(dir))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) ||
+	err = unix.Rmdir(space)
+	if errors.Is(err, fs.ErrNotExist) { // another command has removed it
+		return sys.SyncRemoved(space)
+	}
+	if err == nil || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) ||
 		errors.Is(err, unix.EBUSY) { // the namespace's directory is a mount
 		return nil
 	}
-	return err
+	return &os.PathError{Op: "rmdir", Path: space, Err: err}
+}
+
+// isDirectory reports whether a name in an open directory is that of a directory.
+func isDirectory(in *os.File, name string) bool {
+	var st unix.Stat_t
+	err := unix.Fstatat(int(in.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
+}
+
+func rename(in *os.File, from, to string) error {
+	err := unix.Renameat(int(in.Fd()), from, int(in.Fd()), to)
+	if err != nil {
+		from, to = filepath.Join(in.Name(), from), filepath.Join(in.Name(), to)
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
 }
 
 // nameOfGoing returns the name under which a claim's directory is removed.
@@ -117,11 +138,16 @@ func nameOfGoing(claim string) string {
 	return prefix + claim
 }
 
+// nothingMounted returns an error if something is mounted on a name in an open directory, or in it.
+func nothingMounted(in *os.File, name string) error {
+	return mounted.Nothing(filepath.Join(sys.FDPath(int(in.Fd())), name))
+}
+
 // removeTree removes a directory in which nothing is mounted. Symbolic links in it are removed, not
 // followed.
-func removeTree(ctx context.Context, dir string) error {
-	if err := mounted.Nothing(dir); err != nil {
+func removeTree(ctx context.Context, in *os.File, name string) error {
+	if err := nothingMounted(in, name); err != nil {
 		return err
 	}
-	return sys.RemoveTree(ctx, dir)
+	return sys.RemoveTreeIn(ctx, in, name)
 }

@@ -10,15 +10,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/test"
 )
 
 // TestRemovalIsSynced: a removal that is repeated is synced as well.
 func TestRemovalIsSynced(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "ns", strings.Repeat("a", 253)) // as long as a claim's name may be
+	dirs, claim := layout.Dirs{Root: t.TempDir()}, pod.Key{Namespace: "ns", Name: strings.Repeat("a", 253)} // as long as it may be
+	dir := dirs.Claim(claim.Namespace, claim.Name)
 	test.Must(t, os.MkdirAll(dir, 0o700))
-	remove := func() error { return removeDirectory(t.Context(), dir, func() error { return nil }) }
+	remove := func() error { return removeDirectory(t.Context(), dirs, claim, func() error { return nil }) }
 	for range 2 {
 		if err := test.WithoutSync(t, remove); !errors.Is(err, unix.EIO) {
 			t.Errorf("on a disk that refuses each sync: %v", err)
@@ -35,10 +38,11 @@ func TestRemovalIsSynced(t *testing.T) {
 // TestRemovalBesideAnother: another command may remove the directory of the namespace, with its last volume.
 func TestRemovalBesideAnother(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "ns", "a")
+	dirs, claim := layout.Dirs{Root: t.TempDir()}, pod.Key{Namespace: "ns", Name: "a"}
+	dir := dirs.Claim(claim.Namespace, claim.Name)
 	test.Must(t, os.MkdirAll(dir, 0o700))
 	calls := 0
-	if err := removeDirectory(t.Context(), dir, func() error {
+	if err := removeDirectory(t.Context(), dirs, claim, func() error {
 		if calls++; calls == 2 { // the volume is out of the way
 			return os.RemoveAll(filepath.Dir(dir))
 		}
@@ -51,15 +55,16 @@ func TestRemovalBesideAnother(t *testing.T) {
 // TestRemovalFromAFileSystem: the directory of the namespace is a mount, and stays.
 func TestRemovalFromAFileSystem(t *testing.T) {
 	t.Parallel()
-	namespace := filepath.Join(t.TempDir(), "ns")
-	test.Must(t, os.Mkdir(namespace, 0o700))
+	dirs, claim := layout.Dirs{Root: t.TempDir()}, pod.Key{Namespace: "ns", Name: "a"}
+	dir := dirs.Claim(claim.Namespace, claim.Name)
+	namespace := filepath.Dir(dir)
+	test.Must(t, os.MkdirAll(namespace, 0o700))
 	if err := unix.Mount("tmpfs", namespace, "tmpfs", 0, ""); err != nil {
 		t.Skipf("needs to mount: %v", err)
 	}
 	defer func() { test.Must(t, unix.Unmount(namespace, 0)) }()
-	dir := filepath.Join(namespace, "a")
 	test.Must(t, os.Mkdir(dir, 0o700))
-	test.Must(t, removeDirectory(t.Context(), dir, func() error { return nil }))
+	test.Must(t, removeDirectory(t.Context(), dirs, claim, func() error { return nil }))
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the claim: %v", err)
 	}

@@ -8,10 +8,7 @@ package provision
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +18,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/pod/storageclass"
 	"podrun.io/podrun/internal/volume/csi"
+	"podrun.io/podrun/internal/volume/directory"
 	"podrun.io/podrun/internal/volume/persistent"
 )
 
@@ -129,11 +127,7 @@ func isDirectory(dirs layout.Dirs, claim pod.Key) (bool, error) {
 	if err := CheckMounted(dirs, claim); err != nil {
 		return false, err
 	}
-	_, err := os.Lstat(dirs.Claim(claim.Namespace, claim.Name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
+	return directory.HasClaim(dirs, claim)
 }
 
 // create makes the driver make the volume, and waits for it for some seconds.
