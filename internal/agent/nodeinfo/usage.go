@@ -29,7 +29,7 @@ func NewDisks(dirs layout.Dirs, r Images, driver stats.Driver) *stats.Disks {
 	return &stats.Disks{
 		Usage:  meter.Usage,
 		Dir:    meter.VolumeDir,
-		Size:   disk.Size,
+		Size:   meter.ClaimSize,
 		Driver: driver,
 		Images: r.ImagesSize,
 		FS:     sys.ReadFS,

@@ -14,6 +14,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/volume/directory"
 )
 
 // The limits of reports that containers have written.
@@ -47,12 +48,16 @@ func (r Run) merged(p *v1.Pod) []junitSuite {
 			r.warn("pod %s: %s: %v", pod.KeyOf(p), pod.AnnotationJUnit, err)
 			continue
 		}
+		defer dir.Close()
 		names, err := matching(dir, at.Path)
 		if err != nil || len(names) == 0 {
 			r.warn("pod %s: no report matches %s:%s%s", pod.KeyOf(p), at.Volume, at.Path, because(err))
 		}
 		for _, name := range names {
-			data, err := sys.ReadRegular(dir, name, sys.NoLinks, min(maxReport, budget))
+			data, err := sys.ReadRegular(sys.FDPath(int(dir.Fd())), name, sys.NoLinks, min(maxReport, budget))
+			if at, is := errors.AsType[*os.PathError](err); is { // its path is that of the descriptor
+				err = at.Err
+			}
 			if err == nil {
 				budget -= len(data)
 				err = all.read(name, data)
@@ -81,30 +86,27 @@ func (r Run) warn(format string, args ...any) {
 	}
 }
 
-// reportDir returns the directory of a volume of p.
-func reportDir(dirs layout.Dirs, p *v1.Pod, name string) (string, error) {
+// reportDir opens the directory of a volume of p.
+func reportDir(dirs layout.Dirs, p *v1.Pod, name string) (*os.File, error) {
+	open := func(path string) (*os.File, error) { return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0) }
 	for _, v := range p.Spec.Volumes {
 		switch {
 		case v.Name != name:
 		case v.EmptyDir != nil:
-			return dirs.Revision(p.UID).EmptyDir(name), nil
+			return open(dirs.Revision(p.UID).EmptyDir(name))
 		case v.HostPath != nil:
-			return v.HostPath.Path, nil
+			return open(v.HostPath.Path)
 		case v.PersistentVolumeClaim != nil:
-			return dirs.Claim(p.Namespace, v.PersistentVolumeClaim.ClaimName), nil
+			claim := pod.Key{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}
+			return directory.OpenClaim(dirs, claim, unix.O_PATH)
 		}
 	}
-	return "", fmt.Errorf("there is no emptyDir, hostPath or persistentVolumeClaim with the name %q", name)
+	return nil, fmt.Errorf("there is no emptyDir, hostPath or persistentVolumeClaim with the name %q", name)
 }
 
 // matching returns the files in a volume that match a pattern, whose last element may have wildcards. No link
 // is followed.
-func matching(root, pattern string) ([]string, error) {
-	within, err := os.OpenFile(root, os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return nil, errors.New("the volume does not exist")
-	}
-	defer within.Close()
+func matching(within *os.File, pattern string) ([]string, error) {
 	dir, err := sys.OpenBeneath(within, filepath.Clean(path.Dir(pattern)), sys.NoLinks, os.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err

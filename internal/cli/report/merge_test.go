@@ -71,6 +71,26 @@ func TestReportsOfAnyShape(t *testing.T) { // not parallel: it measures
 	}
 }
 
+// TestReportsOfAClaimBehindALink: whoever serves the file system of the claims has put a link in the place of a claim.
+func TestReportsOfAClaimBehindALink(t *testing.T) {
+	t.Parallel()
+	r, warnings := withReports(t, "<testsuite><testcase name='merged'/></testsuite>")
+	p := r.Pods[0]
+	outside, claim := r.Dirs.Revision(p.UID).EmptyDir("out"), r.Dirs.Claim(p.Namespace, "data")
+	source := v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}
+	p.Spec.Volumes[0].VolumeSource = v1.VolumeSource{PersistentVolumeClaim: &source}
+	must(t, os.MkdirAll(filepath.Dir(claim), 0o755))
+	must(t, os.Symlink(outside, claim))
+	if suites := r.merged(p); len(suites) > 0 || !strings.Contains(strings.Join(*warnings, ""), "follows no symbolic link") {
+		t.Errorf("%v, %q", suites, *warnings)
+	}
+	must(t, os.Remove(claim))
+	must(t, os.Rename(outside, claim))
+	if suites := r.merged(p); len(suites) != 1 {
+		t.Errorf("of a directory: %v, %q", suites, *warnings)
+	}
+}
+
 // TestReportsThatTakeLong: podrun's own results are written however long the reports of containers take.
 func TestReportsThatTakeLong(t *testing.T) {
 	t.Parallel()

@@ -11,12 +11,14 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/volume/directory"
 )
 
 // Meter measures the pods whose data are in its directories.
@@ -107,4 +109,15 @@ func (m *Meter) logs(ctx context.Context, p *v1.Pod, name string) (pod.Space, er
 func Size(ctx context.Context, dir string) (pod.Space, error) {
 	bytes, files, err := sys.TreeSize(ctx, dir)
 	return pod.Space{Bytes: bytes, Files: files}, err
+}
+
+// ClaimSize is Size for the directory of a claim, which others may have replaced by a link.
+func (m *Meter) ClaimSize(ctx context.Context, dir string) (pod.Space, error) {
+	claim := pod.Key{Namespace: filepath.Base(filepath.Dir(dir)), Name: filepath.Base(dir)}
+	at, err := directory.OpenClaim(m.dirs, claim, unix.O_PATH)
+	if err != nil {
+		return pod.Space{}, err
+	}
+	defer at.Close()
+	return Size(ctx, sys.FDPath(int(at.Fd()))+"/.")
 }

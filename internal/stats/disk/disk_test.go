@@ -194,3 +194,25 @@ func TestUsageWithoutClaims(t *testing.T) {
 		t.Error("it waits for the claims")
 	}
 }
+
+// TestClaimBehindALink: whoever serves the file system of the claims has put a link in the place of a claim, or of its
+// namespace's directory: what it leads to is not measured.
+func TestClaimBehindALink(t *testing.T) {
+	dirs, outside := layout.Dirs{Root: t.TempDir()}, t.TempDir()
+	m := New(dirs, nil)
+	claim := dirs.Claim("default", "data")
+	test.Must(t, errors.Join(os.MkdirAll(claim, 0o700), os.WriteFile(claim+"/file", make([]byte, 8<<10), 0o600)))
+	if size, err := m.ClaimSize(t.Context(), claim); err != nil || size.Files != 2 || size.Bytes < 8<<10 {
+		t.Errorf("%+v, %v", size, err)
+	}
+	test.Must(t, errors.Join(os.Mkdir(outside+"/data", 0o700), os.Symlink(outside+"/data", dirs.Claim("default", "link")),
+		os.Symlink(outside, filepath.Join(dirs.Claims(), "other"))))
+	for _, dir := range []string{dirs.Claim("default", "link"), dirs.Claim("other", "data")} {
+		if size, err := m.ClaimSize(t.Context(), dir); err == nil {
+			t.Errorf("%s: %+v", dir, size)
+		}
+	}
+	if _, err := m.ClaimSize(t.Context(), dirs.Claim("default", "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
