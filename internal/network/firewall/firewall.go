@@ -62,8 +62,8 @@ func Missing(c *nftables.Conn, all []*nftables.Chain, bridge string) (names []st
 	return slices.Compact(names), blocked
 }
 
-// missing returns the rules that Accept has to add. They are valid also with an error: a chain that cannot be read, such
-// as one with a rule that the library does not decode, keeps none from the others.
+// missing returns the rules that Accept has to add. They are valid also with an error: a chain that cannot be read, as
+// with a rule that the library does not decode, keeps none from the others.
 func missing(c *nftables.Conn, chains []*nftables.Chain, bridge string) (rules []*nftables.Rule, err error) {
 	var blocked blockingError
 	var errs []error
