@@ -87,6 +87,7 @@ func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 		return nil, errors.Join(others, chosen.Err())
 	}
 	var begun sync.Map // the pods that are being removed
+	a.loop.Stops = true
 	a.loop.Terminates = func(seen pod.Observed) bool { _, now := begun.Load(seen.Key); return now }
 	work, stop := context.WithCancel(ctx)
 	defer stop()

@@ -28,6 +28,8 @@ type served struct {
 	o    Options
 	file string
 	stop func()
+	// stopPods makes serve stop all pods when it stops.
+	stopPods bool
 }
 
 func newServed(t *testing.T, rt *fake.Runtime) *served {
@@ -48,7 +50,7 @@ func (s *served) put(text string) {
 func (s *served) start() {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan error)
-	go func() { done <- Serve(ctx, s.o, false) }()
+	go func() { done <- Serve(ctx, s.o, s.stopPods) }()
 	s.stop = func() {
 		cancel()
 		if err := <-done; err != nil {

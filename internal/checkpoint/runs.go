@@ -9,13 +9,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys"
 )
 
-// Runs is what a Disk stores of Jobs and CronJobs, which outlive their pods: one text for each.
+// Runs is what a Disk stores of Jobs, CronJobs and results, which outlive pods: one text for each.
 type Runs interface {
 	// RunPath returns the path of a text, for messages.
 	RunPath(name string) string
@@ -31,7 +32,7 @@ type Runs interface {
 // Run is the stored run of a Job, or what is stored of a CronJob.
 type Run struct {
 	Version int `json:"version"`
-	// Kind is "" for a Job.
+	// Kind is "" for a Job, and kindResult for the result of a pod.
 	Kind      string          `json:"kind,omitempty"`
 	Namespace string          `json:"namespace"`
 	Name      string          `json:"name"`
@@ -93,6 +94,12 @@ func (s *Store) RemoveRun(r Run) error {
 
 // Runs returns the stored runs, also those that cannot be read.
 func (s *Store) Runs() ([]Run, error) {
+	all, err := s.runs()
+	return slices.DeleteFunc(all, func(r Run) bool { return r.Kind == kindResult }), err
+}
+
+// runs returns the stored runs and results.
+func (s *Store) runs() ([]Run, error) {
 	files, err := s.disk.RunNames()
 	if err != nil {
 		return nil, fmt.Errorf("reading the runs of Jobs: %w", err)

@@ -14,6 +14,9 @@ import (
 // input returns the planner's input. Whether the pod was interrupted is read after seen was: it is recorded before the
 // first signal, so seen cannot have an exit that followed that signal without it.
 func (w *worker) input(seen pod.Observed, requests []pod.RestartRequest) (in plan.Input, err error) {
+	if err := w.chooseResult(seen); err != nil {
+		return in, err
+	}
 	interrupted := false
 	if w.state.Pod != nil {
 		if interrupted, err = w.o.Data.Interrupted(w.state.Pod.UID); err != nil {

@@ -225,6 +225,7 @@ func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 		return
 	}
 	pods := l.last.Pods
+	l.shared.stops.Store(true)
 	l.last = manifest.Desired{Pods: map[pod.Key]*v1.Pod{}}
 	hurry := l.o.Hurry
 	enough := time.After(criticalWait)
@@ -262,12 +263,15 @@ type shared struct {
 	order     *admission.Order
 	resources *admission.Resources
 	halt      atomic.Pointer[Halt] // nil: the machine is not shutting down
+	stops     atomic.Bool          // Options.Stops, or all pods end with the loop
 }
 
 func newShared(o *Options) *shared {
-	return &shared{
+	s := &shared{
 		slots:     admission.NewSlots(o.Parallel),
 		order:     admission.NewOrder(),
 		resources: admission.NewResources(o.Node, o.Devices),
 	}
+	s.stops.Store(o.Stops)
+	return s
 }

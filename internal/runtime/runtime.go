@@ -212,6 +212,9 @@ type Data interface {
 	// them.
 	SaveConditions(uid pod.UID, conditions []v1.PodCondition) error
 	LoadConditions(uid pod.UID) ([]v1.PodCondition, error)
+	// SaveResult stores the result of a revision durably, so that the next serve has it although RemoveData removes the
+	// data. It ignores a revision that no longer exists.
+	SaveResult(uid pod.UID) error
 	// RemoveData removes all stored data of a revision, including its volumes and logs.
 	RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error
 }

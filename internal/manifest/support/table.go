@@ -355,7 +355,7 @@ const ofPodrun = "is podrun's to write; what the manifest has is ignored"
 var annotations = map[string]*rule{
 	"podrun.io/": never("means nothing to this version of podrun"),
 	"podrun.io/run-policy": only("under serve a pod that has completed never runs again, "+
-		"not even after a reboot; by default it runs once per boot. On a Job, in its own metadata: per-boot runs it "+
+		"not even after a reboot or podrun down, unless serve has seen it removed or replaced; by default it runs once per boot. On a Job, in its own metadata: per-boot runs it "+
 		"again after each boot; by default the same Job runs once", "once-ever"),
 	"podrun.io/schedule": never(ofCronJob),
 	"podrun.io/restart-on-change": only("an edit of a ConfigMap or Secret that the "+

@@ -128,12 +128,18 @@ func (r *remover) removeSandbox(ctx context.Context, id string) error {
 	})
 }
 
-// removeData unmounts the volumes of a revision and then removes everything that was saved for it.
-func (r *remover) removeData(ctx context.Context, uid pod.UID) error {
+// removeData unmounts the volumes of a revision and then removes everything that was saved for it, but the result if
+// that outlives it.
+func (r *remover) removeData(ctx context.Context, uid pod.UID, outlives bool) error {
 	r.logs.Forget(uid)
 	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
 		if err := r.volumes.Teardown(ctx, uid); err != nil {
 			return err
+		}
+		if outlives {
+			if err := r.data.SaveResult(uid); err != nil {
+				return err
+			}
 		}
 		if r.removing != nil {
 			r.removing(r.key, uid)

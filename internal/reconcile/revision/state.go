@@ -21,4 +21,5 @@ type State struct {
 	MaxGrace *time.Duration // upper limit of all grace periods
 	Stale    bool           // volumes may not show the current objects or pod
 	Earlier  bool           // a completed pod belongs to an earlier run
+	Result   pod.UID        // the revision whose result outlives its data; "" if none
 }

@@ -106,6 +106,9 @@ func (r data) Interrupted(uid pod.UID) (bool, error) {
 	return c.Interrupted, nil
 }
 
+// SaveResult implements runtime.Data.
+func (r data) SaveResult(uid pod.UID) error { return r.o.Store.SaveResult(uid) }
+
 // SaveConditions implements runtime.Data.
 func (r data) SaveConditions(uid pod.UID, conditions []v1.PodCondition) error {
 	return ignoreMissing(r.o.Store.Update(uid, func(c *checkpoint.Checkpoint) {
