@@ -100,6 +100,60 @@ func TestHostIPWithoutRoute(t *testing.T) {
 	nettest.Teardown(t, host, br, "aaaa")
 }
 
+// TestHostIPBesideDHCPOnTheBridge: a DHCP client on all links, such as dhcpcd, also makes a default route over podrun's
+// bridge. The machine's address is that of its uplink nevertheless, and so is the MTU of pods.
+func TestHostIPBesideDHCPOnTheBridge(t *testing.T) {
+	host, pod := nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, nettest.NewNS(t))
+	run := t.TempDir()
+	br := bridge.New(bridge.Options{Dirs: layout.Dirs{Run: run}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	nettest.MustSetup(t, host, br, "aaaa", pod)
+	nettest.In(t, host, func() error {
+		links, err := netlink.LinkList()
+		if err != nil {
+			return err
+		}
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		uplink, _, err := netdev.DefaultRoute(h, netlink.FAMILY_V4)
+		if err != nil {
+			return err
+		}
+		// The best one is over the bridge.
+		routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Dst: nil}, netlink.RT_FILTER_DST)
+		if err != nil || len(routes) != 1 {
+			t.Fatalf("default routes: %v, %v", routes, err)
+		}
+		worse := routes[0]
+		worse.Priority = 2000
+		if err := errors.Join(netlink.RouteDel(&routes[0]), netlink.RouteAdd(&worse)); err != nil {
+			return err
+		}
+		for _, l := range links {
+			if l.Type() != "bridge" {
+				continue
+			}
+			over := &netlink.Route{LinkIndex: l.Attrs().Index, Priority: 1000, Scope: unix.RT_SCOPE_LINK,
+				Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}
+			if err := netlink.RouteAdd(over); err != nil {
+				return err
+			}
+		}
+		link, _, err := netdev.DefaultRoute(h, netlink.FAMILY_V4)
+		if err != nil || link == nil || link.Attrs().Index != uplink.Attrs().Index {
+			t.Errorf("default route over %v, want %v: %v", link, uplink, err)
+		}
+		if addr, err := HostIP(); err != nil || addr != netip.MustParseAddr("192.0.2.2") {
+			t.Errorf("host's address %s, %v", addr, err)
+		}
+		return nil
+	})
+	nettest.Teardown(t, host, br, "aaaa")
+}
+
 func isGlobal(a netlink.Addr) bool { return a.IP.IsGlobalUnicast() }
 
 // addDefault6 gives a link an IPv6 address and default route.

@@ -139,10 +139,10 @@ func freeName(outside *netlink.Handle, run string) (string, error) {
 	sum := sha256.Sum256([]byte(run))
 	names := []string{}
 	if run == "/run/podrun" {
-		names = append(names, "podrun0")
+		names = append(names, netdev.Bridge+"0")
 	}
 	for i := 0; i+3 <= len(sum); i += 3 {
-		names = append(names, "podrun-"+hex.EncodeToString(sum[i:i+3]))
+		names = append(names, netdev.Bridge+"-"+hex.EncodeToString(sum[i:i+3]))
 	}
 	for _, name := range names {
 		_, err := outside.LinkByName(name)

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -20,6 +21,8 @@ import (
 const (
 	// PodLink is the name of a pod's link in its network namespace.
 	PodLink = "eth0"
+	// Bridge begins the names of podrun's own bridges: podrun0, and podrun-HASH for other run directories.
+	Bridge = "podrun"
 	// widestMTU is the Ethernet MTU, which every link accepts.
 	widestMTU = 1500
 	// Loopback is the link index of lo in every network namespace.
@@ -51,36 +54,58 @@ func IsNotFound(err error) bool {
 }
 
 // DefaultRoute returns the link of the best default route of the main table, and the source address
-// if the route names one. The link is nil if there is no default route.
+// if the route names one. The link is nil if there is no default route. One over podrun's own bridge, which a DHCP
+// client may have added there, leads nowhere and is ignored.
 func DefaultRoute(h *netlink.Handle, family int) (netlink.Link, netip.Addr, error) {
 	routes, err := Dump(func() ([]netlink.Route, error) { return h.RouteList(nil, family) })
 	if err != nil {
 		return nil, netip.Addr{}, fmt.Errorf("listing routes: %w", err)
 	}
-	var best *netlink.Route
+	for ignored := map[int]bool{}; ; {
+		best := bestDefault(routes, ignored)
+		if best == nil {
+			return nil, netip.Addr{}, nil
+		}
+		link, err := h.LinkByIndex(linkOf(*best))
+		if err != nil {
+			return nil, netip.Addr{}, fmt.Errorf("finding the default route's link: %w", err)
+		}
+		if isBridge(link) {
+			ignored[link.Attrs().Index] = true
+			continue
+		}
+		source, _ := netip.AddrFromSlice(best.Src)
+		return link, source.Unmap(), nil
+	}
+}
+
+// bestDefault returns the best default route that is not over one of the ignored links; nil if there is none.
+func bestDefault(routes []netlink.Route, ignored map[int]bool) (best *netlink.Route) {
 	for i, r := range routes {
 		if r.Dst != nil {
 			if bits, _ := r.Dst.Mask.Size(); bits != 0 {
 				continue
 			}
 		}
-		if r.Type == unix.RTN_UNICAST && (best == nil || r.Priority < best.Priority) {
+		if r.Type == unix.RTN_UNICAST && !ignored[linkOf(r)] && (best == nil || r.Priority < best.Priority) {
 			best = &routes[i]
 		}
 	}
-	if best == nil {
-		return nil, netip.Addr{}, nil
+	return best
+}
+
+// isBridge reports that a link is podrun's own bridge, or that of a podrun with another run directory.
+func isBridge(link netlink.Link) bool {
+	name := link.Attrs().Name
+	return link.Type() == "bridge" && (name == Bridge+"0" || strings.HasPrefix(name, Bridge+"-"))
+}
+
+// linkOf returns the index of the link of a route, or of its first hop.
+func linkOf(r netlink.Route) int {
+	if r.LinkIndex == 0 && len(r.MultiPath) > 0 {
+		return r.MultiPath[0].LinkIndex
 	}
-	index := best.LinkIndex
-	if index == 0 && len(best.MultiPath) > 0 {
-		index = best.MultiPath[0].LinkIndex
-	}
-	link, err := h.LinkByIndex(index)
-	if err != nil {
-		return nil, netip.Addr{}, fmt.Errorf("finding the default route's link: %w", err)
-	}
-	source, _ := netip.AddrFromSlice(best.Src)
-	return link, source.Unmap(), nil
+	return r.LinkIndex
 }
 
 // anywhere6 is an address of the internet that is nobody's, so that no route leads to it but those to all addresses.
