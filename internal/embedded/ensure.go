@@ -104,6 +104,9 @@ func Ensure(ctx context.Context, o Options) (*Lease, error) {
 	return &Lease{dirs: o.Dirs, address: o.Dirs.Embedded().Socket(), snapshotter: snapshotter, users: fd}, nil
 }
 
+// ErrWithoutData says that a daemon runs whose files are not in the root directory.
+var ErrWithoutData = errors.New("they are in another root directory, were removed, or something was mounted over them")
+
 // endTime is how long Ensure waits for the end of a daemon whose data was removed. If nobody uses it, it ends
 // within reachPoll.
 const endTime = 5 * reachPoll
@@ -112,8 +115,9 @@ const endTime = 5 * reachPoll
 func withoutData(ctx context.Context, d layout.Dirs) error {
 	for deadline := time.Now().Add(endTime); dataRemoved(d) && PID(d) != 0; {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the files of podrun's containerd in %s were removed, or something was mounted over them, "+
-				"while it runs: end the programs that use it, then its process %d", d.Root, PID(d))
+			return fmt.Errorf("podrun's containerd, process %d, has no files in %s: %w; if it was started with another root "+
+				"directory, give that with --root-dir; else end the programs that use it, then that process",
+				PID(d), d.Root, ErrWithoutData)
 		}
 		if err := pause(ctx, lockPoll); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 
 	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 // ElsewhereError says that the run directory's pods are in another containerd, in another of its
@@ -154,6 +155,21 @@ func readBinding(f *os.File) (binding, error) {
 		return binding{boot: lines[0], namespace: lines[1], address: lines[2], root: lines[3]}, nil
 	}
 	return binding{}, nil
+}
+
+// OtherRoot returns the root directory to which the pods of a run directory belong in this boot, if it is known and
+// another one than that of dirs; else "".
+func OtherRoot(dirs layout.Dirs) string {
+	f, err := os.Open(dirs.Binding())
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	there, err := readBinding(f)
+	if boot, failed := sys.BootID(); err != nil || failed != nil || there.boot != boot || sameDir(there.root, dirs.Root) {
+		return ""
+	}
+	return there.root
 }
 
 // RootInUseError says that podruns use a root directory with another run directory, which has the locks of its pods.

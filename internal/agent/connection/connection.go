@@ -234,6 +234,17 @@ func Locate(o Options) string {
 	return Embedded
 }
 
+// warnOfFormer warns if the containerd at the chosen address was not asked for and podrun's own has images: it was in use
+// until the machine got another one.
+func (o Options) warnOfFormer(chosen string) {
+	if o.Address != "" || o.Environment != "" || chosen == Embedded || !embedded.HasImages(o.Dirs) {
+		return
+	}
+	o.Log.Warn("the machine's containerd is used, which has none of the images in podrun's own; to go on with podrun's own, "+
+		"use --containerd-address embedded, or PODRUN_CONTAINERD_ADDRESS=embedded in /etc/default/podrun; "+
+		"if the machine's is meant, name its socket there", "containerd", chosen, "own", o.Dirs.Embedded().Data())
+}
+
 // Open connects to the containerd that Locate returns, and starts podrun's own if that is the one. It
 // returns an *UnreachableError if that fails.
 func Open(ctx context.Context, o Options) (*Connection, error) {
@@ -249,7 +260,9 @@ func Open(ctx context.Context, o Options) (*Connection, error) {
 // *ElsewhereError if the run directory's pods are in another containerd or of another root directory, and a
 // *RootInUseError if the root directory is in use with another run directory.
 func OpenBound(ctx context.Context, o Options, beside bool) (*Connection, error) {
-	o.Address = Locate(o)
+	chosen := Locate(o)
+	o.warnOfFormer(chosen)
+	o.Address = chosen
 	if o.Store == nil {
 		o.Store = checkpoint.NewStore(o.Dirs, o.Log)
 	}
@@ -316,6 +329,11 @@ func connect(ctx context.Context, o Options) (*Connection, error) {
 		}
 		c.own = embedded.Options{Dirs: o.Dirs, Serves: o.Serves, Log: o.Log}
 		lease, err := embedded.Ensure(ctx, c.own)
+		if errors.Is(err, embedded.ErrWithoutData) && OtherRoot(o.Dirs) != "" {
+			return nil, &ElsewhereError{
+				Address: Embedded, Namespace: o.Namespace, Root: OtherRoot(o.Dirs), Run: o.Dirs.Run, Note: o.Dirs.Binding(),
+			}
+		}
 		if err != nil {
 			return fail(err)
 		}

@@ -104,6 +104,9 @@ func ownedHint(command string, owned *owner.OwnedError) string {
 // unchanged.
 func Unreachable(ctx context.Context, err error) error {
 	var u *connection.UnreachableError
+	if elsewhere := (*connection.ElsewhereError)(nil); ctx.Err() == nil && errors.As(err, &elsewhere) {
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "give this command --root-dir " + elsewhere.Root + " too"}
+	}
 	switch {
 	case err == nil || ctx.Err() != nil || !errors.As(err, &u):
 		return err

@@ -142,7 +142,7 @@ func (l *Lister) warnOfServe(ctx context.Context, listed []*v1.Pod) {
 }
 
 // WarnOfAge warns how old the statuses are if serve does not run, unless other processes own all of
-// the listed pods. It reports whether it has warned.
+// the listed pods, or that there are none because no podrun has run since boot. It reports whether it has warned.
 func (l *Lister) WarnOfAge(listed []*v1.Pod) bool { return l.warnOfAge("pods", listed) }
 
 // warnOfAge is WarnOfAge for what is listed: pods, or what serve alone knows.
@@ -152,8 +152,15 @@ func (l *Lister) warnOfAge(what string, listed []*v1.Pod) bool {
 		owned, _ := l.Reader.Owners.Kept(pod.KeyOf(p))
 		return !owned
 	}
-	if alive || seen.IsZero() || len(listed) > 0 && !slices.ContainsFunc(listed, isUnowned) {
+	switch {
+	case alive || len(listed) > 0 && (seen.IsZero() || !slices.ContainsFunc(listed, isUnowned)):
 		return false
+	case seen.IsZero():
+		if all, _ := l.Reader.Select(query.Selection{AllNamespaces: true}, nil); len(all) > 0 {
+			return false // of a podrun whose heartbeat could not be written
+		}
+		cli.Warnf(l.Streams.ErrOut, "podrun serve is not running, and has not run since boot")
+		return true
 	}
 	cli.Warnf(l.Streams.ErrOut, "podrun serve is not running; this is how %s were %s ago, at %s",
 		what, printers.Age(seen, time.Now()), seen.Local().Format(time.DateTime))
