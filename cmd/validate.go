@@ -37,13 +37,14 @@ func validateCommand(a *app) *cobra.Command {
 			return findings.Print(a.Streams, output == "json")
 		},
 	}
-	loading.AddWithFiles(c.Flags())
+	loading.AddToValidate(c.Flags())
 	c.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
 	return c
 }
 
 func lintOptions(a *app, o flags.LoadingOptions) lint.Options {
-	return lint.Options{Stdin: a.In, NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy, Rules: o.Rules}
+	return lint.Options{Stdin: a.In, NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy, Rules: o.Rules,
+		StrictPermissions: o.StrictPermissions, Served: flags.Served(a.Dirs())}
 }
 
 func convertCommand(a *app) *cobra.Command {

@@ -22,13 +22,15 @@ var (
 	}
 	meaningFlags = []string{
 		"node-name", "no-node-suffix", "pod-security", "inline-csi-drivers", "strict-fields", "strict-kinds",
-		"ignore-node-name", "strict-permissions",
+		"ignore-node-name", strictPermissions,
 	}
 )
 
 const (
 	headerFlag  = "manifest-url-header"
 	pluginsFlag = "plugins"
+	// strictPermissions is about where manifests are, not what they mean: see Served.
+	strictPermissions = "strict-permissions"
 )
 
 // settings returns the flags that another process needs to read the same manifests, and whether plugins can register.
@@ -79,7 +81,8 @@ func adopt(f *pflag.FlagSet, from sources.Settings) (unlike error) {
 		}
 	}
 	for _, name := range names {
-		if f.Changed(name) || f.Lookup(name) == nil {
+		elsewhere := name == strictPermissions && f.Lookup("manifests") == nil
+		if f.Changed(name) || f.Lookup(name) == nil || elsewhere {
 			continue
 		}
 		for _, value := range from[name] {
@@ -89,6 +92,24 @@ func adopt(f *pflag.FlagSet, from sources.Settings) (unlike error) {
 		}
 	}
 	return unlike
+}
+
+// Served returns what says whether the serve that runs, or ran last, reads a file or directory, and whether it refuses
+// there what other users could change. Without one it is that of the default flags.
+func Served(dirs layout.Dirs) func(path string) (reads, strict bool) {
+	settings, _ := sources.ReadSettings(dirs) // unreadable: as by default
+	var s Sources
+	f := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	s.Add(f)
+	_ = adopt(f, settings)
+	return func(path string) (reads, strict bool) {
+		path, err := filepath.Abs(path)
+		reads = err == nil && slices.ContainsFunc(s.manifests, func(of string) bool {
+			beneath, err := filepath.Rel(of, path)
+			return err == nil && filepath.IsLocal(beneath)
+		})
+		return reads, reads && s.loading.strictPermissions
+	}
 }
 
 // NoSuffix reports whether the serve that runs, or ran last, does not append the node name to the names of pods.

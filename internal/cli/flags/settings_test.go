@@ -116,3 +116,34 @@ func TestHasPlugins(t *testing.T) {
 		}
 	}
 }
+
+// TestServed: what serve reads, and whether it is strict there, is known; that validate is strict elsewhere is the
+// user's to say.
+func TestServed(t *testing.T) {
+	t.Parallel()
+	dirs := layout.Dirs{Root: t.TempDir(), Run: t.TempDir()}
+	is := func(path string, reads, strict bool) {
+		t.Helper()
+		if r, s := Served(dirs)(path); r != reads || s != strict {
+			t.Errorf("%s: read %v, strict %v", path, r, s)
+		}
+	}
+	is("/etc/pods", true, false)
+	is("/etc/pods/web.yaml", true, false)
+	is("/etc/podsecurity.yaml", false, false)
+	if err := os.MkdirAll(dirs.StatusFiles().Dir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := (sources.Settings{"manifests": {"/srv/a", "/srv/b.yaml"}, strictPermissions: {"true"}}).Save(dirs); err != nil {
+		t.Fatal(err)
+	}
+	is("/srv/a/web.yaml", true, true)
+	is("/srv/b.yaml", true, true)
+	is("/etc/pods/web.yaml", false, false)
+	var l Loading
+	f := pflag.NewFlagSet("validate", pflag.ContinueOnError)
+	l.AddToValidate(f)
+	if err := AdoptServe(f, dirs); err != nil || l.strictPermissions {
+		t.Errorf("validate is strict everywhere: %v", err)
+	}
+}

@@ -23,7 +23,6 @@ type Sources struct {
 	manifests                 []string
 	loading                   Loading
 	fileCheckFrequency        time.Duration
-	strictPermissions         bool
 	url                       string
 	urlHeaders                []string
 	caFile, certFile, keyFile string
@@ -50,9 +49,7 @@ func (s *Sources) add(f *pflag.FlagSet, shorthand string) {
 	s.loading.Add(f)
 	f.DurationVar(&s.fileCheckFrequency, "file-check-frequency", 20*time.Second,
 		"how often manifests are read again if no change is notified")
-	f.BoolVar(&s.strictPermissions, "strict-permissions", false,
-		"refuse manifests, instead of warning, if a user other than root and podrun's user owns or can write\n"+
-			"them, or can replace them through a directory up to / or through a link")
+	s.loading.addPermissions(f)
 	f.StringVar(&s.url, "manifest-url", "", "http or https URL that serves manifests")
 	f.StringArrayVar(&s.urlHeaders, "manifest-url-header", nil,
 		"HTTP header 'Name: value' for requests to the URL; never printed; repeatable")
@@ -83,6 +80,8 @@ type Loading struct {
 	noNodeSuffix bool
 	podSecurity  string
 	rules        support.Rules
+
+	strictPermissions bool
 	// inlineDrivers are the CSI drivers that podSecurity lets pods use.
 	inlineDrivers []string
 	// Files are manifests beside those that the arguments name, with AddWithFiles.
@@ -106,6 +105,19 @@ func (l *Loading) Add(f *pflag.FlagSet) {
 	FromEnvironment(f)
 }
 
+// addPermissions adds the flag for manifests that are files.
+func (l *Loading) addPermissions(f *pflag.FlagSet) {
+	f.BoolVar(&l.strictPermissions, strictPermissions, false,
+		"refuse manifests, instead of warning, if a user other than root and podrun's user owns or can write\n"+
+			"them, or can replace them through a directory up to / or through a link")
+}
+
+// AddToValidate is AddWithFiles for a command that says which manifests serve would use.
+func (l *Loading) AddToValidate(f *pflag.FlagSet) {
+	l.addPermissions(f)
+	l.AddWithFiles(f)
+}
+
 // AddWithFiles is Add for a command whose arguments are manifests; the flag for files is kubectl's.
 func (l *Loading) AddWithFiles(f *pflag.FlagSet) {
 	l.Add(f)
@@ -122,7 +134,8 @@ func (l *Loading) Options() (LoadingOptions, error) {
 	if err != nil {
 		return LoadingOptions{}, fmt.Errorf("--pod-security %w", err)
 	}
-	return LoadingOptions{NodeName: node, NoSuffix: l.noNodeSuffix, Policy: policy, Rules: l.rules}, nil
+	return LoadingOptions{NodeName: node, NoSuffix: l.noNodeSuffix, Policy: policy, Rules: l.rules,
+		StrictPermissions: l.strictPermissions}, nil
 }
 
 // LoadingOptions are how manifests are loaded.
@@ -131,6 +144,8 @@ type LoadingOptions struct {
 	NoSuffix bool
 	Policy   *podsecurity.Policy
 	Rules    support.Rules
+	// StrictPermissions refuses files that other users could change.
+	StrictPermissions bool
 }
 
 // Options checks the flags and sets the node name and the sources in the options of the agent.
@@ -159,7 +174,7 @@ func (s *Sources) Options(f *pflag.FlagSet, o *agent.Options) error {
 	o.NodeName, o.Settings = loading.NodeName, s.settings(f, loading.NodeName)
 	o.Sources = sources.Options{
 		Manifests: s.manifests, Default: !f.Changed("manifests"), FileCheckFrequency: s.fileCheckFrequency,
-		StrictPermissions: s.strictPermissions, Policy: loading.Policy, NoSuffix: loading.NoSuffix,
+		StrictPermissions: loading.StrictPermissions, Policy: loading.Policy, NoSuffix: loading.NoSuffix,
 		Rules: loading.Rules,
 		URL:   s.url, URLHeaders: s.urlHeaders, CAFile: s.caFile, CertFile: s.certFile, KeyFile: s.keyFile,
 		HTTPCheckFrequency: s.httpCheckFrequency,

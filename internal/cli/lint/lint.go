@@ -58,6 +58,10 @@ type Options struct {
 	NoSuffix bool
 	Policy   *podsecurity.Policy // refuses pods that ask for more; nil: none
 	Rules    support.Rules
+	// StrictPermissions refuses files that other users could change. Served says whether serve reads a path, and
+	// refuses them there. It may be nil.
+	StrictPermissions bool
+	Served            func(path string) (reads, strict bool)
 }
 
 // Check reads manifests as serve does and reports what is in them and what cannot be used. It fails
@@ -140,8 +144,13 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 // snapshot reads one path as a manifest source does.
 func (o Options) snapshot(ctx context.Context, path string) manifest.Snapshot {
 	if path != manifest.Stdin {
+		reads, strict := false, false
+		if o.Served != nil {
+			reads, strict = o.Served(path)
+		}
 		return file.Read(ctx, file.Options{
 			Path: path, NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy, Rules: o.Rules,
+			Lasting: reads, StrictPermissions: o.StrictPermissions || strict,
 		})
 	}
 	load := manifest.LoadOptions{NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy, Rules: o.Rules}

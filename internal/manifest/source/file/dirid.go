@@ -71,6 +71,10 @@ func (p *dirID) keep(used uint64) error {
 	return nil
 }
 
+// wayOut says what to do if a path without manifests is meant.
+const wayOut = "its pods run on; if they are to go, put a manifest there that says so: " +
+	`{"apiVersion": "v1", "kind": "List", "items": []}`
+
 // another reports whether info is not the directory that manifests were read from before.
 func (s *scanner) another(info fs.FileInfo) bool {
 	if s.dir == nil {
@@ -108,7 +112,8 @@ func (s *scanner) sameKind(info fs.FileInfo, now time.Time) error {
 			}
 		}
 	}
-	return fmt.Errorf("%s was %s and is %s now, without a manifest that can be used", s.path, s.kind, kind)
+	return fmt.Errorf("%s was %s and is %s now, without a manifest that can be used; %s",
+		s.path, s.kind, kind, wayOut)
 }
 
 // used returns the identity of what manifests are read from: an inode, or ofFile; 0 if there are no

@@ -3,6 +3,7 @@ package file
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +50,47 @@ func TestEmptyDirectoryAtStart(t *testing.T) {
 				s.until("a=i:1")
 			}
 		})
+	}
+}
+
+// TestEmptyDirectoryOnPurpose: the error of an empty directory in place of another says how its pods are removed, and
+// that is so, while podrun runs and when it starts, also when the manifest is gone again.
+func TestEmptyDirectoryOnPurpose(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		top := t.TempDir()
+		o := Options{Path: filepath.Join(top, "pods"), IdentityDir: filepath.Join(top, "kept"), Runs: true}
+		if err := os.Mkdir(o.Path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(o.Path, "a.yaml"), podText("a", "i:1"))
+		replace := func() {
+			move(t, o.Path, o.Path+".away")
+			if err := os.Mkdir(o.Path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Run("first", func(t *testing.T) {
+			s := startFileWith(t, o)
+			if s.until("a=i:1"); !restart {
+				replace()
+				s.until("error")
+			}
+		})
+		if restart {
+			replace()
+		}
+		t.Run("second", func(t *testing.T) {
+			s := startFileWith(t, o)
+			_, way, said := strings.Cut(s.until("error").Err.Error(), "put a manifest there that says so: ")
+			if !said {
+				t.Fatalf("the error says no way out: %v", s.last.Err)
+			}
+			put(t, filepath.Join(o.Path, "none.yaml"), way)
+			s.until("")
+		})
+		remove(t, filepath.Join(o.Path, "none.yaml"))
+		t.Run("third", func(t *testing.T) { startFileWith(t, o).until("") })
 	}
 }
 

@@ -188,7 +188,7 @@ func (s *scanner) list(now time.Time) (map[string]fs.DirEntry, error) {
 	}
 	if len(paths) == 0 && s.another(info) {
 		return nil, fmt.Errorf(
-			"reading manifests: %s is empty and is not the same directory as before; is it not mounted?", s.path)
+			"reading manifests: %s is empty and is not the same directory as before (is it not mounted?); %s", s.path, wayOut)
 	}
 	s.kind, s.dir, s.links = kindDir, info, nil
 	for path, e := range paths {
