@@ -1,13 +1,18 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/containerd/cgroups/v3/cgroup2"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -48,6 +53,79 @@ func TestPodCgroup(t *testing.T) {
 	_, pid = n.mainProcess(manifest("b", "Always", forever), "b")
 	if got := podCgroupFile(t, pid, "cpu", "../cpu.shares", "../cpu.weight"); got != "2" && got != "1" {
 		t.Errorf("the weight of best-effort pods %s", got)
+	}
+}
+
+// TestWeightOfAllPods: together, pods weigh what they may request, against whatever else the machine runs. That holds for
+// a cgroup that a former podrun has left, too.
+func TestWeightOfAllPods(t *testing.T) {
+	n := newNode(t)
+	n.write("a.yaml", inContainer(manifest("a", "Always", forever), "resources: {requests: {cpu: 100m}}"))
+	n.serve()
+	pid := n.mainPID(n.ready("a-n"), "c")
+	check := func(when string) {
+		t.Helper()
+		n.await(when+" to weigh what all may request", func() error {
+			shares := uint64(1024 * runtime.NumCPU())
+			want := []string{fmt.Sprint(shares), fmt.Sprint(cgroup2.ConvertCPUSharesToCgroupV2Value(shares))}
+			if got := podCgroupFile(t, pid, "cpu", "../../cpu.shares", "../../cpu.weight"); !slices.Contains(want, got) {
+				return fmt.Errorf("weight %s, want one of %q", got, want)
+			}
+			return nil
+		})
+	}
+	check("the cgroup of new pods")
+	n.end(syscall.SIGTERM)
+	for file, usual := range map[string]string{"/sys/fs/cgroup/cpu/podrun/cpu.shares": "1024", "/sys/fs/cgroup/podrun/cpu.weight": "100"} {
+		if _, err := os.Stat(file); err == nil {
+			must(t, os.WriteFile(file, []byte(usual), 0))
+		}
+	}
+	n.serve()
+	check("the cgroup of a former podrun")
+}
+
+// TestPodLimitsRemoved: when a pod's sandbox is made anew, its cgroup loses the limits that the pod had before.
+func TestPodLimitsRemoved(t *testing.T) {
+	n := newNode(t)
+	sized := func(limits string) string {
+		return inContainer(manifest("a", "Always", forever), "resources: {requests: {cpu: 100m}"+limits+"}")
+	}
+	n.write("a.yaml", sized(", limits: {memory: 128Mi, cpu: 500m}"))
+	n.serve("--pod-max-pids=77")
+	p := n.ready("a-n")
+	limits := func(p *v1.Pod) (all []string) {
+		pid := n.mainPID(p, "c")
+		for _, of := range [][3]string{
+			{"memory", "memory.limit_in_bytes", "memory.max"}, {"cpu", "cpu.cfs_quota_us", "cpu.max"}, {"pids", "pids.max", "pids.max"},
+		} {
+			first, _, _ := strings.Cut(podCgroupFile(t, pid, of[0], of[1], of[2]), " ")
+			if bytes, err := strconv.ParseInt(first, 10, 64); err == nil && (bytes < 0 || bytes > 1<<60) {
+				first = "max" // in version 1
+			}
+			all = append(all, first)
+		}
+		return all
+	}
+	if got := limits(p); !slices.Equal(got, []string{"134217728", "50000", "77"}) {
+		t.Errorf("limits %q", got)
+	}
+	n.end(syscall.SIGTERM)
+	pins, err := filepath.Glob(n.path("run", "sandboxes", "*", "ipc"))
+	if err != nil || len(pins) != 1 {
+		t.Fatalf("%q, %v", pins, err)
+	}
+	must(t, syscall.Unmount(pins[0], syscall.MNT_DETACH))
+	n.write("a.yaml", sized(""))
+	n.serve()
+	again := n.awaitPod("a-n", "to run in another sandbox", func(now *v1.Pod) error {
+		if now.Status.ContainerStatuses[0].ContainerID == p.Status.ContainerStatuses[0].ContainerID {
+			return errors.New(asJSON(now.Status))
+		}
+		return isReady(now)
+	})
+	if got := limits(again); again.UID != p.UID || !slices.Equal(got, []string{"max", "max", "max"}) {
+		t.Errorf("UID %s, was %s; limits %q", again.UID, p.UID, got)
 	}
 }
 

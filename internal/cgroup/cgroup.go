@@ -9,7 +9,10 @@ package cgroup
 import (
 	"context"
 	"fmt"
+	"math"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -76,6 +79,7 @@ func (t *Tree) Set(path string, resources *specs.LinuxResources) error {
 	if err := t.setSlice(path, resources); err != nil {
 		return err
 	}
+	resources = t.withoutNone(path, resources)
 	var err error
 	if t.unified != "" {
 		converted := cgroup2.ToResources(resources)
@@ -121,5 +125,43 @@ func (t *Tree) setV1(path string, resources *specs.LinuxResources) error {
 	}
 	_, err := cgroup1.New(cgroup1.StaticPath(path), resources, cgroup1.WithHierarchy(
 		func() ([]cgroup1.Subsystem, error) { return use, nil }))
+	if pids := resources.Pids; err == nil && pids != nil && pids.Limit != nil && isNone(*pids.Limit) { // not written yet
+		err = os.WriteFile(t.file(path, "pids", "pids.max", ""), []byte("max"), 0)
+	}
 	return err
 }
+
+// withoutNone returns resources without the limits that mean none, as far as the cgroup at path has no file for them: a
+// new cgroup has no limits, and the machine may not have the controller.
+func (t *Tree) withoutNone(path string, resources *specs.LinuxResources) *specs.LinuxResources {
+	out := *resources
+	if cpu := out.CPU; cpu != nil && cpu.Quota != nil && isNone(*cpu.Quota) &&
+		!exists(t.file(path, "cpu", "cpu.cfs_quota_us", "cpu.max")) {
+		weight := *cpu
+		weight.Quota, weight.Period = nil, nil
+		out.CPU = &weight
+	}
+	if memory := out.Memory; memory != nil && memory.Limit != nil && isNone(*memory.Limit) &&
+		!exists(t.file(path, "memory", "memory.limit_in_bytes", "memory.max")) {
+		out.Memory = nil
+	}
+	if pids := out.Pids; pids != nil && pids.Limit != nil && isNone(*pids.Limit) &&
+		!exists(t.file(path, "pids", "pids.max", "pids.max")) {
+		out.Pids = nil
+	}
+	return &out
+}
+
+// isNone reports whether a limit means none.
+func isNone(limit int64) bool { return limit < 0 || limit == math.MaxInt64 }
+
+// file returns the path of a file of the cgroup at path, which has the name v1 or v2 by the version.
+func (t *Tree) file(path, controller, v1, v2 string) string {
+	if t.unified != "" {
+		return filepath.Join(t.unified, path, v2)
+	}
+	return filepath.Join(t.mounts[controller], path, v1)
+}
+
+// Exists reports whether there is a cgroup at path.
+func (t *Tree) Exists(path string) bool { return slices.ContainsFunc(t.dirs(path), exists) }

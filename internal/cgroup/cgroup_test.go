@@ -2,6 +2,8 @@ package cgroup
 
 import (
 	"crypto/rand"
+	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -69,6 +71,28 @@ func TestSetAndSum(t *testing.T) {
 	if got := value(t, tree, a, "cpu", "cpu.cfs_quota_us", "cpu.max"); !strings.HasPrefix(got, "50000") {
 		t.Errorf("quota %s", got)
 	}
+	free := shares(1024)
+	free.CPU.Quota, free.CPU.Period = new(int64(-1)), new(uint64(100_000))
+	free.Memory = &specs.LinuxMemory{Limit: new(int64(math.MaxInt64))}
+	free.Pids = &specs.LinuxPids{Limit: new(int64(-1))}
+	if err := errors.Join(tree.Set(a, free), tree.Set(b, free)); err != nil {
+		t.Error(err)
+	}
+	if got := value(t, tree, a, "pids", "pids.max", "pids.max"); got != "max" {
+		t.Errorf("pids without a limit %s", got)
+	}
+	if got := value(t, tree, a, "cpu", "cpu.cfs_quota_us", "cpu.max"); got != "-1" && !strings.HasPrefix(got, "max ") {
+		t.Errorf("no quota %s", got)
+	}
+	if got := value(t, tree, a, "memory", "memory.limit_in_bytes", "memory.max"); len(got) < 15 && got != "max" {
+		t.Errorf("memory without a limit %s", got)
+	}
+	if !tree.Exists(a) || tree.Exists(top+"/nowhere") {
+		t.Error("which cgroups exist is wrong")
+	}
+	if err := tree.Set(b, shares(2048)); err != nil {
+		t.Error(err)
+	}
 	if err := tree.SumWeights(top, "pod"); err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +101,42 @@ func TestSetAndSum(t *testing.T) {
 	}
 	if err := tree.SumWeights(top+"/nowhere", "pod"); err != nil {
 		t.Errorf("a cgroup that is not there: %v", err)
+	}
+}
+
+// TestNoLimits: that there is no limit is said only to a cgroup that may have one: neither a new one nor a machine without
+// the controller needs it.
+func TestNoLimits(t *testing.T) {
+	t.Parallel()
+	free := func() *specs.LinuxResources {
+		return &specs.LinuxResources{
+			CPU:    &specs.LinuxCPU{Shares: new(uint64(2)), Quota: new(int64(-1)), Period: new(uint64(100_000))},
+			Memory: &specs.LinuxMemory{Limit: new(int64(math.MaxInt64))}, Pids: &specs.LinuxPids{Limit: new(int64(-1))},
+		}
+	}
+	dir := t.TempDir()
+	for _, controller := range []string{"cpu", "memory", "pids"} {
+		for _, file := range []string{"cpu.cfs_quota_us", "memory.limit_in_bytes", "pids.max", "cpu.max", "memory.max"} {
+			if strings.HasPrefix(file, controller+".") {
+				put(t, filepath.Join(dir, controller, "old", file), "1")
+				put(t, filepath.Join(dir, "old", file), "1")
+			}
+		}
+	}
+	mounted := map[string]string{"cpu": filepath.Join(dir, "cpu"), "memory": filepath.Join(dir, "memory"), "pids": filepath.Join(dir, "pids")}
+	for name, tree := range map[string]*Tree{"version 1": {mounts: mounted}, "version 2": {unified: dir}, "no controllers": {}} {
+		old, fresh := tree.withoutNone("/old", free()), tree.withoutNone("/new", free())
+		if all := old.CPU.Quota != nil && old.Memory != nil && old.Pids != nil; all != (name != "no controllers") {
+			t.Errorf("%s: a cgroup that exists: %+v", name, old)
+		}
+		if fresh.CPU.Quota != nil || fresh.CPU.Period != nil || fresh.Memory != nil || fresh.Pids != nil || *fresh.CPU.Shares != 2 {
+			t.Errorf("%s: a new cgroup: %+v", name, fresh)
+		}
+	}
+	limited := free()
+	limited.CPU.Quota, limited.Memory.Limit, limited.Pids.Limit = new(int64(1)), new(int64(1)), new(int64(1))
+	if got := (&Tree{unified: dir}).withoutNone("/new", limited); got.CPU.Quota == nil || got.Memory == nil || got.Pids == nil {
+		t.Errorf("limits: %+v", got)
 	}
 }
 

@@ -274,7 +274,7 @@ func quotaOfSecond(quota int64, period uint64) uint64 {
 
 // orNone converts a limit to systemd's form. A negative or unreachable limit becomes none.
 func orNone(limit int64) uint64 {
-	if limit < 0 || limit == math.MaxInt64 {
+	if isNone(limit) {
 		return math.MaxUint64
 	}
 	return uint64(limit)

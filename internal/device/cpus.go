@@ -1,6 +1,7 @@
 package device
 
 import (
+	"runtime"
 	"slices"
 	"strconv"
 
@@ -22,11 +23,11 @@ type CPUs struct {
 	Topology      cpus.Topology
 }
 
-// Offered returns how many CPUs pods may request together, whatever those are that podrun's own process may run on; 0
-// if none are reserved.
+// Offered returns how many CPUs pods may request together: those that podrun's own process may run on or, if some are
+// reserved, all others of the machine.
 func (c CPUs) Offered() int {
 	if c.Reserved.IsEmpty() {
-		return 0
+		return runtime.NumCPU()
 	}
 	return c.All.Difference(c.Reserved).Size()
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -124,6 +125,9 @@ func TestCPUs(t *testing.T) {
 	expect(of("u", second), "c=4 shared 0-3,5-7")
 	if n := o.CPUs.Offered(); n != 6 {
 		t.Errorf("%d CPUs are offered", n)
+	}
+	if n := (CPUs{Static: true, All: all}).Offered(); n != runtime.NumCPU() {
+		t.Errorf("%d CPUs are offered of a machine that reserves none", n)
 	}
 	// With resources of the pod's own, nothing is a container's.
 	ofPod := second.DeepCopy()

@@ -96,11 +96,18 @@ func UpdateCPUs(in Input) *specs.LinuxResources {
 	return &specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: in.CPUs}, Unified: unified(in)}
 }
 
-// PodUpdate is Update for the pod's own cgroup.
+// PodUpdate is Update for the pod's own cgroup, which may have limits that the pod, or podrun's options, do not have any
+// more.
 func PodUpdate(p *v1.Pod, rules PodRules) *specs.LinuxResources {
 	out := PodResources(p, rules)
-	if out != nil && out.CPU != nil {
+	if out == nil {
+		out = &specs.LinuxResources{}
+	}
+	if out.CPU != nil {
 		nameMissing(out, math.MaxInt64)
+	}
+	if out.Pids == nil {
+		out.Pids = &specs.LinuxPids{Limit: new(int64(-1))}
 	}
 	return out
 }
@@ -146,6 +153,8 @@ func sharesOf(cpu resource.Quantity) uint64 {
 
 // PodRules are what a machine's pods have in common.
 type PodRules struct {
+	// CPUs is how many CPUs pods may request together.
+	CPUs int
 	// MaxPids is the maximum number of processes in a pod; 0 means no limit.
 	MaxPids int64
 	// StaticCPUs reports that containers may have CPUs for themselves.
@@ -207,6 +216,13 @@ func limitsAll(p *v1.Pod, name v1.ResourceName) bool {
 		}
 	}
 	return true
+}
+
+// RootResources returns the settings of the cgroup of all pods: the weight of all that they may request together, so that
+// they get what they request whatever runs beside them. A cgroup of the system's weighs as much as one CPU.
+func RootResources(rules PodRules) *specs.LinuxResources {
+	cpus := resource.NewQuantity(int64(rules.CPUs), resource.DecimalSI)
+	return &specs.LinuxResources{CPU: &specs.LinuxCPU{Shares: new(sharesOf(*cpus))}}
 }
 
 // ClassResources returns the settings of the cgroup of all best-effort pods, which get only the CPU

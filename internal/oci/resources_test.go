@@ -117,6 +117,38 @@ func TestPodResources(t *testing.T) {
 	}
 }
 
+// TestRootResources: all pods together weigh what they may request.
+func TestRootResources(t *testing.T) {
+	t.Parallel()
+	for cpus, want := range map[int]string{1: "shares 1024", 2: "shares 2048", 96: "shares 98304", 1000: "shares 262144"} {
+		if got := said(RootResources(PodRules{CPUs: cpus})); got != want {
+			t.Errorf("%d CPUs: %s, want %s", cpus, got, want)
+		}
+	}
+}
+
+// TestPodUpdate: what a pod does not limit is stated, too.
+func TestPodUpdate(t *testing.T) {
+	t.Parallel()
+	none := requirements("", "", "", "")
+	const free = " quota -1 memory 9223372036854775807 pids -1"
+	for _, c := range []struct {
+		name string
+		pod  *v1.Pod
+		pids int64
+		want string
+	}{
+		{"nothing", of(nil, none), 0, "pids -1"},
+		{"processes only", of(nil, none), 50, "pids 50"},
+		{"requests only", of(nil, requirements("1", "1Mi", "", "")), 0, "shares 1024" + free},
+		{"a CPU limit", of(nil, requirements("1", "", "2", "")), 9, "shares 1024 quota 200000 memory 9223372036854775807 pids 9"},
+	} {
+		if got := said(PodUpdate(c.pod, PodRules{MaxPids: c.pids})); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
 // said formats resources as text.
 func said(r *specs.LinuxResources) string {
 	if r == nil {

@@ -75,9 +75,6 @@ func warn(log *slog.Logger) {
 // resources returns the node's allocatable resources: all of the machine's but the CPUs that its configuration
 // reserves, since podrun reserves nothing for itself.
 func resources(root string, devices map[v1.ResourceName][]string, cpus int, log *slog.Logger) v1.ResourceList {
-	if cpus == 0 {
-		cpus = goruntime.NumCPU()
-	}
 	list := v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(int64(cpus), resource.DecimalSI)}
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err == nil {

@@ -186,7 +186,9 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 func (d *Driver) connectStarters(machine *resources.Machine, handlers *start.Handlers, remover *stop.Remover) {
 	d.cgroups = resources.NewPodCgroups(resources.PodCgroupsOptions{
 		Machine: machine, Orphans: d.orphans, Driver: d.CgroupDriver, Log: d.Log,
-		Rules: oci.PodRules{MaxPids: d.PodMaxPids, StaticCPUs: d.Devices.CPUPolicy().Static},
+		Rules: oci.PodRules{
+			CPUs: d.Devices.CPUPolicy().Offered(), MaxPids: d.PodMaxPids, StaticCPUs: d.Devices.CPUPolicy().Static,
+		},
 	})
 	d.Resizer = resources.NewResizer(resources.ResizerOptions{
 		Client: d.client, Lookup: d.lookup, Machine: machine, Cgroups: d.cgroups,
@@ -206,8 +208,9 @@ func (d *Driver) connectStarters(machine *resources.Machine, handlers *start.Han
 	})
 }
 
-// Sweep implements runtime.Driver.
+// Sweep implements runtime.Driver. It also weighs the cgroups that an earlier podrun has created, whose pods may run on.
 func (d *Driver) Sweep(ctx context.Context, known func(sandboxID string) bool) error {
+	d.cgroups.Adopt()
 	// The pipes come first: one that nobody reads may block a shim.
 	return errors.Join(
 		d.AdoptPipes(), d.SweepViews(), d.Sandboxes.Sweep(ctx, known), d.orphans.SweepShims(ctx),

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"sync/atomic"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
@@ -38,10 +37,11 @@ type PodCgroups struct {
 	rules   oci.PodRules
 	driver  oci.Driver
 	log     *slog.Logger
-	// stopSlice is the method of tree.
+	// apply and stopSlice are methods of tree.
+	apply     func(path string, resources *specs.LinuxResources) error
 	stopSlice func(ctx context.Context, path string) error
-	// classConfigured is set when the cgroup of the best-effort class has been configured.
-	classConfigured atomic.Bool
+	// weighed has the drivers whose cgroups above those of pods have their CPU weights.
+	weighed memo.Map[oci.Driver, bool]
 	// sizes maps revisions to the resources that the cgroup of the pod was set to last, in the form
 	// of pod.SizeOf.
 	sizes memo.Map[pod.UID, string]
@@ -52,44 +52,56 @@ func NewPodCgroups(o PodCgroupsOptions) *PodCgroups {
 	tree := o.Machine.cgroups
 	return &PodCgroups{
 		tree: tree, machine: o.Machine, orphans: o.Orphans, rules: o.Rules, driver: o.Driver, log: o.Log,
-		stopSlice: tree.StopSlice,
+		apply: tree.Set, stopSlice: tree.StopSlice,
 	}
 }
 
-// Create creates the cgroup of a pod and sets its resources.
+// Create creates the cgroup of a pod, the parent of its containers' cgroups, if there are resources to set on it, and
+// sets them. One that exists, as of the pod's former sandbox, loses the limits that the pod does not have any more. The
+// first call also weighs the cgroups above.
 func (g *PodCgroups) Create(p *v1.Pod, driver oci.Driver) error {
-	if err := g.limit(p, driver); err != nil {
-		return err
+	g.weighParents(driver)
+	if oci.PodResources(p, g.rules) != nil || g.tree.Exists(driver.OfPod(p)) {
+		if err := g.set(p, driver, oci.PodUpdate(p, g.rules)); err != nil {
+			return err
+		}
 	}
 	g.sizes.Put(p.UID, pod.SizeOf(p))
 	return nil
 }
 
-// limit creates the pod's own cgroup, the parent of its containers' cgroups, if there are resources
-// to set on it. Its first call also configures the cgroup of the best-effort class.
-func (g *PodCgroups) limit(p *v1.Pod, driver oci.Driver) error {
-	if !g.classConfigured.Load() {
-		if g.machine.limits.lowestOOMScoreAdj > lowestOOMScoreAdj {
-			g.log.Info(
-				"capability CAP_SYS_RESOURCE is missing: no container gets a lower oom_score_adj than podrun's own",
-				"lowest", g.machine.limits.lowestOOMScoreAdj)
+// Adopt weighs the cgroups above those of the pods that are there.
+func (g *PodCgroups) Adopt() {
+	for _, driver := range []oci.Driver{oci.Cgroupfs, oci.Systemd} {
+		if g.tree.Exists(driver.Root()) {
+			g.weighParents(driver)
 		}
-		if err := g.tree.Set(driver.Class(v1.PodQOSBestEffort), oci.ClassResources()); err != nil {
-			g.log.Warn("cgroup of best-effort pods cannot be configured: they get as much CPU time as others",
-				"err", err)
-		}
-		g.classConfigured.Store(true)
 	}
-	resources := oci.PodResources(p, g.rules)
-	if resources == nil {
-		return nil
+}
+
+// weighParents sets the CPU weights of the cgroups of all pods and of the best-effort class, also of those that an
+// earlier podrun has created. A weight that cannot be set keeps no pod from starting.
+func (g *PodCgroups) weighParents(driver oci.Driver) {
+	if done, _ := g.weighed.Get(driver); done {
+		return
 	}
-	return g.set(p, driver, resources)
+	if g.machine.limits.lowestOOMScoreAdj > lowestOOMScoreAdj {
+		g.log.Info("capability CAP_SYS_RESOURCE is missing: no container gets a lower oom_score_adj than podrun's own",
+			"lowest", g.machine.limits.lowestOOMScoreAdj)
+	}
+	if err := g.apply(driver.Root(), oci.RootResources(g.rules)); err != nil {
+		g.log.Warn("cgroup of all pods cannot be configured: CPU requests do not hold against the machine's other "+
+			"processes", "err", err)
+	}
+	if err := g.apply(driver.Class(v1.PodQOSBestEffort), oci.ClassResources()); err != nil {
+		g.log.Warn("cgroup of best-effort pods cannot be configured: they get as much CPU time as others", "err", err)
+	}
+	g.weighed.Put(driver, true)
 }
 
 // set sets the resources of the pod's own cgroup.
 func (g *PodCgroups) set(p *v1.Pod, driver oci.Driver, resources *specs.LinuxResources) error {
-	if err := g.tree.Set(driver.OfPod(p), resources); err != nil {
+	if err := g.apply(driver.OfPod(p), resources); err != nil {
 		return err
 	}
 	g.weighBurstable(driver.OfPod(p))
@@ -144,9 +156,6 @@ func (g *PodCgroups) Fit(p *v1.Pod, driver oci.Driver, running map[string]string
 		return nil
 	}
 	resources := oci.PodUpdate(has, g.rules)
-	if resources == nil {
-		return nil
-	}
 	misfit := g.fits(driver.OfPod(p), resources)
 	if misfit != nil {
 		resources.Memory = nil
