@@ -2,8 +2,11 @@ package vm
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/containerd/cgroups/v3/cgroup2"
 )
 
 // forever is a script that runs until it is told to end.
@@ -49,40 +52,71 @@ func isReady(pod string) string {
 	return "podrun wait " + pod + " --for=condition=Ready --timeout=30s"
 }
 
-// TestLimits: limits are in the cgroups of a pod and of its container, with both drivers, and a child's end for
-// want of memory ends the container.
+// TestLimits: limits are in the cgroups of a pod and of its container, with both drivers, all pods weigh what they may
+// request, and a child's end for want of memory ends the container, also after systemd has reloaded its configuration.
 func TestLimits(t *testing.T) {
 	m := bootServing(t)
+	cpus, err := strconv.ParseUint(m.sh("nproc"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := fmt.Sprint(cgroup2.ConvertCPUSharesToCgroupV2Value(1024 * cpus))
 	for _, driver := range []string{"cgroupfs", "systemd"} {
-		m.sh("systemctl stop podrun; rm -f /etc/pods/*; podrun down --all")
+		m.sh("systemctl stop podrun; rm -f /etc/pods/*; podrun down --all; rm -f /trace/eat")
 		m.enable("--cgroup-driver", driver)
 		name := "limits-" + driver
 		m.write("/etc/pods/limits.yaml", inContainer(podOf(name, `sleep 7654 & `+forever),
 			"resources: {limits: {memory: 32Mi, cpu: 200m}, requests: {memory: 16Mi, cpu: 100m}}"))
 		m.await("the pod", isReady(name))
 		group := m.sh(`cut -d: -f3 /proc/$(pgrep -xf "sleep 7654")/cgroup`)
-		for _, c := range []struct{ file, want string }{
-			{"memory.max", "33554432"}, {"cpu.max", "20000 100000"}, {"memory.oom.group", "1"},
-			{"../memory.max", "33554432"}, {"../cpu.max", "20000 100000"}, {"cpu.weight", "4"}, {"memory.swap.max", "0"},
-		} {
-			if got := m.sh("cat /sys/fs/cgroup" + group + "/" + c.file); got != c.want {
-				t.Errorf("%s: %s of %s is %s, want %s", driver, c.file, group, got, c.want)
-			}
-		}
 		below := map[string]string{"cgroupfs": "/podrun/burstable/pod", "systemd": "/podrun.slice/podrun-burstable.slice/podrun-burstable-pod"}
 		if !strings.HasPrefix(group, below[driver]) {
 			t.Errorf("%s: the container is in %s", driver, group)
 		}
 		m.write("/etc/pods/free.yaml", podOf("free-"+driver, "sleep 7655 & "+forever))
 		m.await("the pod without limits", isReady("free-"+driver))
-		if got := m.sh(`cd /sys/fs/cgroup$(cut -d: -f3 /proc/$(pgrep -xf "sleep 7655")/cgroup); cat memory.max memory.swap.max cpu.max cpu.weight`); got != "max\n0\nmax 100000\n1" {
-			t.Errorf("%s: limits of a pod without any: %s", driver, got)
-		}
 		// The child takes more than there is. Its parent would go on.
-		m.write("/etc/pods/greedy.yaml", inContainer(podOf("greedy-"+driver, `sh -c 'x=$(head -c 64000000 /dev/zero | tr "\0" a)'; sleep 1000`,
-			"restartPolicy: Never"), "resources: {limits: {memory: 32Mi}}"))
+		m.write("/etc/pods/greedy.yaml", inContainer(podOf("greedy-"+driver, `sleep 7656 & until [ -e /t/eat ]; do sleep 0.2; done
+			sh -c 'x=$(head -c 64000000 /dev/zero | tr "\0" a)'; sleep 1000`, "restartPolicy: Never"), "resources: {limits: {memory: 32Mi}}"))
+		m.await("the greedy pod", isReady("greedy-"+driver))
+		verify := func(when string) {
+			t.Helper()
+			for _, c := range []struct{ file, want string }{
+				{"memory.max", "33554432"}, {"cpu.max", "20000 100000"}, {"memory.oom.group", "1"},
+				{"../memory.max", "33554432"}, {"../cpu.max", "20000 100000"}, {"cpu.weight", "4"}, {"memory.swap.max", "0"},
+				{"../../../cpu.weight", all},
+			} {
+				if got := m.sh("cat /sys/fs/cgroup" + group + "/" + c.file); got != c.want {
+					t.Errorf("%s, %s: %s of %s is %s, want %s", driver, when, c.file, group, got, c.want)
+				}
+			}
+			free := m.sh(`cd /sys/fs/cgroup$(cut -d: -f3 /proc/$(pgrep -xf "sleep 7655")/cgroup)
+				cat memory.max memory.swap.max cpu.max cpu.weight memory.oom.group`)
+			if free != "max\n0\nmax 100000\n1\n1" {
+				t.Errorf("%s, %s: limits of a pod without any: %s", driver, when, free)
+			}
+			if got := m.sh(`cat /sys/fs/cgroup$(cut -d: -f3 /proc/$(pgrep -xf "sleep 7656")/cgroup)/memory.oom.group`); got != "1" {
+				t.Errorf("%s, %s: memory.oom.group of the greedy one is %s", driver, when, got)
+			}
+		}
+		verify("after the start")
+		m.sh("systemctl daemon-reload; sleep 3") // it writes the cgroups after it has answered
+		verify("after systemd's reload")
+		m.sh("touch /trace/eat")
 		m.await("the container to end", fmt.Sprintf(
 			`[ "$(podrun get pods greedy-%s -o jsonpath='{.status.containerStatuses[0].state.terminated.reason}')" = OOMKilled ]`, driver))
+		if got := m.sh(fmt.Sprintf("podrun get pods greedy-%s -o jsonpath='{.status.containerStatuses[0].state.terminated.exitCode}'", driver)); got != "137" {
+			t.Errorf("%s: exit code %s", driver, got)
+		}
+		if got := m.sh(`pgrep -xf "sleep 765[45]" | wc -l`); got != "2" {
+			t.Errorf("%s: of the other pods run %s", driver, got)
+		}
+		if got := m.sh("systemctl list-units --failed --plain --no-legend 'podrun*'"); got != "" {
+			t.Errorf("%s: systemd keeps %s", driver, got)
+		}
+		if got := m.sh("cat /sys/fs/cgroup" + group + "/memory.oom.group"); got != "1" {
+			t.Errorf("%s: memory.oom.group at the end: %s", driver, got)
+		}
 	}
 	m.sh("systemctl stop podrun; podrun down --all")
 	m.await("nothing to be left", `! find /sys/fs/cgroup -type d -path '*pod*-*-*' -o -type d -path '*podrun/*/pod*' | grep .`)

@@ -79,7 +79,7 @@ func (t *Tree) Set(path string, resources *specs.LinuxResources) error {
 	if err := t.setSlice(path, resources); err != nil {
 		return err
 	}
-	resources = t.withoutNone(path, resources)
+	resources = withoutNone(t, path, resources)
 	var err error
 	if t.unified != "" {
 		converted := cgroup2.ToResources(resources)
@@ -125,28 +125,29 @@ func (t *Tree) setV1(path string, resources *specs.LinuxResources) error {
 	}
 	_, err := cgroup1.New(cgroup1.StaticPath(path), resources, cgroup1.WithHierarchy(
 		func() ([]cgroup1.Subsystem, error) { return use, nil }))
-	if pids := resources.Pids; err == nil && pids != nil && pids.Limit != nil && isNone(*pids.Limit) { // not written yet
-		err = os.WriteFile(t.file(path, "pids", "pids.max", ""), []byte("max"), 0)
+	// It does not write that there is no limit.
+	if pids := resources.Pids; err == nil && pids != nil && pids.Limit != nil && isNone(*pids.Limit) {
+		err = os.WriteFile(fileOf(t, path, "pids", "pids.max", ""), []byte("max"), 0)
 	}
 	return err
 }
 
 // withoutNone returns resources without the limits that mean none, as far as the cgroup at path has no file for them: a
 // new cgroup has no limits, and the machine may not have the controller.
-func (t *Tree) withoutNone(path string, resources *specs.LinuxResources) *specs.LinuxResources {
+func withoutNone(t *Tree, path string, resources *specs.LinuxResources) *specs.LinuxResources {
 	out := *resources
 	if cpu := out.CPU; cpu != nil && cpu.Quota != nil && isNone(*cpu.Quota) &&
-		!exists(t.file(path, "cpu", "cpu.cfs_quota_us", "cpu.max")) {
+		!exists(fileOf(t, path, "cpu", "cpu.cfs_quota_us", "cpu.max")) {
 		weight := *cpu
 		weight.Quota, weight.Period = nil, nil
 		out.CPU = &weight
 	}
 	if memory := out.Memory; memory != nil && memory.Limit != nil && isNone(*memory.Limit) &&
-		!exists(t.file(path, "memory", "memory.limit_in_bytes", "memory.max")) {
+		!exists(fileOf(t, path, "memory", "memory.limit_in_bytes", "memory.max")) {
 		out.Memory = nil
 	}
 	if pids := out.Pids; pids != nil && pids.Limit != nil && isNone(*pids.Limit) &&
-		!exists(t.file(path, "pids", "pids.max", "pids.max")) {
+		!exists(fileOf(t, path, "pids", "pids.max", "pids.max")) {
 		out.Pids = nil
 	}
 	return &out
@@ -155,8 +156,8 @@ func (t *Tree) withoutNone(path string, resources *specs.LinuxResources) *specs.
 // isNone reports whether a limit means none.
 func isNone(limit int64) bool { return limit < 0 || limit == math.MaxInt64 }
 
-// file returns the path of a file of the cgroup at path, which has the name v1 or v2 by the version.
-func (t *Tree) file(path, controller, v1, v2 string) string {
+// fileOf returns the path of a file of the cgroup at path, which has the name v1 or v2 by the version.
+func fileOf(t *Tree, path, controller, v1, v2 string) string {
 	if t.unified != "" {
 		return filepath.Join(t.unified, path, v2)
 	}

@@ -125,7 +125,7 @@ func TestNoLimits(t *testing.T) {
 	}
 	mounted := map[string]string{"cpu": filepath.Join(dir, "cpu"), "memory": filepath.Join(dir, "memory"), "pids": filepath.Join(dir, "pids")}
 	for name, tree := range map[string]*Tree{"version 1": {mounts: mounted}, "version 2": {unified: dir}, "no controllers": {}} {
-		old, fresh := tree.withoutNone("/old", free()), tree.withoutNone("/new", free())
+		old, fresh := withoutNone(tree, "/old", free()), withoutNone(tree, "/new", free())
 		if all := old.CPU.Quota != nil && old.Memory != nil && old.Pids != nil; all != (name != "no controllers") {
 			t.Errorf("%s: a cgroup that exists: %+v", name, old)
 		}
@@ -135,7 +135,7 @@ func TestNoLimits(t *testing.T) {
 	}
 	limited := free()
 	limited.CPU.Quota, limited.Memory.Limit, limited.Pids.Limit = new(int64(1)), new(int64(1)), new(int64(1))
-	if got := (&Tree{unified: dir}).withoutNone("/new", limited); got.CPU.Quota == nil || got.Memory == nil || got.Pids == nil {
+	if got := withoutNone(&Tree{unified: dir}, "/new", limited); got.CPU.Quota == nil || got.Memory == nil || got.Pids == nil {
 		t.Errorf("limits: %+v", got)
 	}
 }

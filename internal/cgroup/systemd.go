@@ -45,6 +45,7 @@ type units struct {
 	start func(ctx context.Context, name, mode string, properties []systemd.Property, done chan<- string) (int, error)
 	set   func(ctx context.Context, name string, runtime bool, properties ...systemd.Property) error
 	stop  func(ctx context.Context, name, mode string, done chan<- string) (int, error)
+	get   func(ctx context.Context, name, kind, property string) (*systemd.Property, error)
 }
 
 // withSystemd connects to systemd for one operation, so that restarts of systemd or of the bus
@@ -57,7 +58,29 @@ func withSystemd(ctx context.Context, do func(ctx context.Context, c units) erro
 		return fmt.Errorf("connecting to systemd: %w", err)
 	}
 	defer c.Close()
-	return do(ctx, units{c.StartTransientUnitContext, c.SetUnitPropertiesContext, c.StopUnitContext})
+	return do(ctx, units{
+		c.StartTransientUnitContext, c.SetUnitPropertiesContext, c.StopUnitContext, c.GetUnitTypePropertyContext,
+	})
+}
+
+// ScopesHaveOOMPolicy reports whether systemd accepts the property OOMPolicy for scopes: it does from version 253 on,
+// and some distributions' version 252 does. Another systemd refuses to start a scope that has it.
+func ScopesHaveOOMPolicy() (bool, error) { return scopesHaveOOMPolicy(withSystemd) }
+
+func scopesHaveOOMPolicy(
+	systemd func(ctx context.Context, do func(ctx context.Context, c units) error) error,
+) (bool, error) {
+	err := systemd(context.Background(), func(ctx context.Context, c units) error {
+		_, err := c.get(ctx, "init.scope", "Scope", "OOMPolicy") // systemd's own process is always in this one
+		return err
+	})
+	if no := (dbus.Error{}); errors.As(err, &no) && no.Name == "org.freedesktop.DBus.Error.UnknownProperty" {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking systemd for its properties of scopes: %w", err)
+	}
+	return true, nil
 }
 
 // connect connects to systemd itself, by its socket for root, as systemctl does. On the system's bus any user of the

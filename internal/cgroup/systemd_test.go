@@ -110,6 +110,11 @@ func (f *fakeSystemd) stop(_ context.Context, name, _ string, done chan<- string
 	return 0, nil
 }
 
+func (f *fakeSystemd) get(_ context.Context, name, kind, property string) (*systemd.Property, error) {
+	f.calls = append(f.calls, "get "+name+" "+kind+"."+property)
+	return &systemd.Property{}, f.fails
+}
+
 func spell(properties []systemd.Property) string {
 	var out []string
 	for _, p := range properties {
@@ -123,7 +128,7 @@ func TestSlices(t *testing.T) {
 	t.Parallel()
 	f := &fakeSystemd{dir: t.TempDir(), ours: map[string]string{}}
 	tree := &Tree{unified: f.dir, units: t.TempDir(), systemd: func(ctx context.Context, do func(context.Context, units) error) error {
-		return do(ctx, units{f.start, f.set, f.stop})
+		return do(ctx, units{f.start, f.set, f.stop, f.get})
 	}}
 	set := func(at string, want ...string) {
 		t.Helper()
@@ -157,7 +162,7 @@ func TestSliceExists(t *testing.T) {
 	t.Parallel()
 	f := &fakeSystemd{dir: t.TempDir(), ours: map[string]string{"podrun-poda.slice": "x"}}
 	tree := &Tree{unified: f.dir, units: t.TempDir(), systemd: func(ctx context.Context, do func(context.Context, units) error) error {
-		return do(ctx, units{f.start, f.set, f.stop})
+		return do(ctx, units{f.start, f.set, f.stop, f.get})
 	}}
 	limited := &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: new(int64(7))}}
 	err := tree.setSlice("/podrun.slice/podrun-poda.slice", limited)
@@ -176,7 +181,7 @@ func TestSliceLeavesNothing(t *testing.T) {
 	run := t.TempDir()
 	f := &fakeSystemd{dir: t.TempDir(), control: filepath.Join(run, "system.control"), ours: map[string]string{}}
 	tree := &Tree{unified: f.dir, units: filepath.Join(run, "system"), systemd: func(ctx context.Context, do func(context.Context, units) error) error {
-		return do(ctx, units{f.start, f.set, f.stop})
+		return do(ctx, units{f.start, f.set, f.stop, f.get})
 	}}
 	const slice = `podrun-poda\x5fb.slice`
 	stop := func() error { return tree.StopSlice(t.Context(), "/podrun.slice/"+slice) }
@@ -245,6 +250,25 @@ func TestSliceLeavesNothing(t *testing.T) {
 	}
 	if _, err := os.Lstat(elsewhere); err != nil {
 		t.Errorf("a link was followed: %v", err)
+	}
+}
+
+// TestScopesHaveOOMPolicy: an old systemd does not know the property, and one that does not answer has not said so.
+func TestScopesHaveOOMPolicy(t *testing.T) {
+	t.Parallel()
+	away := errors.New("systemd restarts")
+	for _, c := range []struct {
+		answer error
+		has    bool
+		err    error
+	}{{nil, true, nil}, {dbus.Error{Name: "org.freedesktop.DBus.Error.UnknownProperty"}, false, nil}, {away, false, away}} {
+		f := &fakeSystemd{fails: c.answer}
+		has, err := scopesHaveOOMPolicy(func(ctx context.Context, do func(context.Context, units) error) error {
+			return do(ctx, units{f.start, f.set, f.stop, f.get})
+		})
+		if has != c.has || !errors.Is(err, c.err) || !slices.Equal(f.calls, []string{"get init.scope Scope.OOMPolicy"}) {
+			t.Errorf("%v: %t, %v, asked %q", c.answer, has, err, f.calls)
+		}
 	}
 }
 

@@ -48,20 +48,15 @@ func likelyShares(weight uint64) float64 {
 	return math.Sqrt(float64(mostShares(weight-1)+1) * float64(most))
 }
 
-// weightFile returns the mount point and the name of the file with a cgroup's CPU weight.
-func (t *Tree) weightFile() (dir, name string) {
-	if t.unified != "" {
-		return t.unified, "cpu.weight"
-	}
-	return t.mounts["cpu"], "cpu.shares"
-}
-
 // SumWeights sets the CPU weight of the cgroup at path to what its direct children whose names begin
 // with prefix have together, plus the lowest weight. It does nothing if the cgroup does not exist.
 func (t *Tree) SumWeights(path, prefix string) error {
 	t.weighing.Lock()
 	defer t.weighing.Unlock()
-	mount, name := t.weightFile()
+	mount, name := t.mounts["cpu"], "cpu.shares"
+	if t.unified != "" {
+		mount, name = t.unified, "cpu.weight"
+	}
 	if mount == "" {
 		return nil
 	}

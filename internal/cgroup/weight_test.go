@@ -39,7 +39,7 @@ func TestSumWeights(t *testing.T) {
 				t.Parallel()
 				f := &fakeSystemd{}
 				tree := &Tree{unified: t.TempDir(), units: t.TempDir(), systemd: func(ctx context.Context, do func(context.Context, units) error) error {
-					return do(ctx, units{f.start, f.set, f.stop})
+					return do(ctx, units{f.start, f.set, f.stop, f.get})
 				}}
 				dir := filepath.Join(tree.unified, class)
 				put(t, filepath.Join(dir, "other", "cpu.weight"), "10000\n")

@@ -2,8 +2,10 @@ package oci
 
 import (
 	"path"
+	"slices"
 	"strings"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
@@ -148,6 +150,23 @@ func InstanceOf(name string) string {
 // CgroupsOfContainer returns the paths at which the cgroup of the pod's instance id may be.
 func CgroupsOfContainer(p *v1.Pod, id string) []string {
 	return []string{Cgroupfs.OfContainer(p, id), Systemd.OfContainer(p, id)}
+}
+
+// hierarchy is where cgroups are mounted.
+const hierarchy = "/sys/fs/cgroup"
+
+// mayHaveCgroups reports whether the container may make cgroups in its own, as a container engine does, with lower
+// limits. systemd ends a scope with a policy for the lack of memory also if only such a cgroup has run out of its own.
+func mayHaveCgroups(spec *specs.Spec) bool {
+	if slices.Contains(spec.Process.Capabilities.Bounding, "CAP_SYS_ADMIN") {
+		return true // it can mount them
+	}
+	below := func(dir, of string) bool { return strings.HasPrefix(dir+"/", strings.TrimSuffix(of, "/")+"/") }
+	return slices.ContainsFunc(spec.Mounts, func(m specs.Mount) bool {
+		of := path.Clean(m.Source)
+		return m.Type == "bind" && (below(of, hierarchy) || below(hierarchy, of)) ||
+			m.Type == "cgroup" && !slices.Contains(m.Options, "ro")
+	})
 }
 
 func className(c v1.PodQOSClass) string {

@@ -72,6 +72,9 @@ const version = "1.0.2"
 // value.
 const AnnotationGroup = "io.containerd.runc.v2.group"
 
+// annotationProperty is the prefix of annotations by which runc gives a scope one more of systemd's properties.
+const annotationProperty = "org.systemd.property."
+
 // Build returns the runtime spec. An error means that the container cannot be run as its manifest
 // is written.
 func Build(in Input) (*specs.Spec, error) {
@@ -113,10 +116,27 @@ func Build(in Input) (*specs.Spec, error) {
 	if !in.Pod.Spec.HostNetwork {
 		spec.Hostname = in.Hostname
 	}
-	if in.Group != "" {
-		spec.Annotations = map[string]string{AnnotationGroup: in.Group}
-	}
+	spec.Annotations = annotations(spec, in)
 	return spec, nil
+}
+
+// annotations returns what the runtime is told beside the spec. Nothing of it is the pod's: its annotations could say
+// anything to systemd.
+func annotations(spec *specs.Spec, in Input) map[string]string {
+	out := map[string]string{}
+	if in.Group != "" {
+		out[AnnotationGroup] = in.Group
+	}
+	if in.Driver == Systemd && in.CgroupV2 && in.Machine.OOMPolicy && !mayHaveCgroups(spec) {
+		// Each time systemd reloads its configuration, it writes memory.oom.group by this policy.
+		out[annotationProperty+"OOMPolicy"] = "'kill'"
+		// By the policy it also counts the scope as failed after that. A failed one would stay.
+		out[annotationProperty+"CollectMode"] = "'inactive-or-failed'"
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
 }
 
 func namespaces(in Input) ([]specs.LinuxNamespace, error) {

@@ -59,6 +59,7 @@ func TestBuild(t *testing.T) {
 		"systemd":   input(func(in *Input) { in.Driver = Systemd }),
 		"systemd-v2": input(func(in *Input) {
 			in.Driver, in.CgroupV2, in.Pod.UID = Systemd, true, "6f1ed2b0-3a52-4d3c-8f0e-0c8a4d6c2f11"
+			in.Machine.OOMPolicy = true
 			in.Container.Resources = requirements("250m", "64Mi", "1500m", "128Mi")
 		}),
 		"host-network": input(func(in *Input) {

@@ -91,13 +91,13 @@ func Update(in Input) *specs.LinuxResources {
 }
 
 // UpdateCPUs returns the part of Update that moves a container to other CPUs. Any update states what only version 2
-// has: without a memory limit runc allows all swap, and systemd resets memory.oom.group with each property that is set.
+// has: without a memory limit runc allows all swap, and systemd writes memory.oom.group anew with each property that is
+// set, as 0 for scopes without OOMPolicy (see annotations).
 func UpdateCPUs(in Input) *specs.LinuxResources {
 	return &specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: in.CPUs}, Unified: unified(in)}
 }
 
-// PodUpdate is Update for the pod's own cgroup, which may have limits that the pod, or podrun's options, do not have any
-// more.
+// PodUpdate is Update for the pod's own cgroup, which may have limits that the pod or podrun's options had before.
 func PodUpdate(p *v1.Pod, rules PodRules) *specs.LinuxResources {
 	out := PodResources(p, rules)
 	if out == nil {
@@ -218,8 +218,8 @@ func limitsAll(p *v1.Pod, name v1.ResourceName) bool {
 	return true
 }
 
-// RootResources returns the settings of the cgroup of all pods: the weight of all that they may request together, so that
-// they get what they request whatever runs beside them. A cgroup of the system's weighs as much as one CPU.
+// RootResources returns the settings of the cgroup of all pods: the weight of all that they may request together, so
+// that they get it whatever runs beside them. A cgroup of which nobody has set the weight weighs as much as one CPU.
 func RootResources(rules PodRules) *specs.LinuxResources {
 	cpus := resource.NewQuantity(int64(rules.CPUs), resource.DecimalSI)
 	return &specs.LinuxResources{CPU: &specs.LinuxCPU{Shares: new(sharesOf(*cpus))}}

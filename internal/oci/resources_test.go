@@ -8,6 +8,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 // of returns a pod of containers with these resources; own are the pod's resources.
@@ -113,6 +115,64 @@ func TestPodResources(t *testing.T) {
 	} {
 		if got := said(PodResources(c.pod, PodRules{MaxPids: c.pids, StaticCPUs: c.name == "CPUs of its own"})); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// TestOOMPolicy: systemd keeps memory.oom.group of a container's scope, but of none that may have cgroups with limits of
+// their own in it: systemd would end it whenever one of these runs out of memory. No annotation is the pod's.
+func TestOOMPolicy(t *testing.T) {
+	t.Parallel()
+	on := func(change ...func(in *Input)) Input {
+		return input(append([]func(*Input){func(in *Input) {
+			in.Driver, in.CgroupV2, in.Machine.OOMPolicy = Systemd, true, true
+			in.Machine.Capabilities = []string{"CAP_CHOWN", "CAP_SYS_ADMIN"}
+			in.Pod.Annotations = map[string]string{"org.systemd.property.ExecStopPost": "'x'", "run.oci.hooks.stdin": "x"}
+		}}, change...)...)
+	}
+	mounting := func(host, at string, readOnly bool) func(in *Input) {
+		return func(in *Input) {
+			in.Mounts = []pod.Mount{{HostPath: host, ContainerPath: at, ReadOnly: readOnly}}
+		}
+	}
+	secured := func(sc v1.SecurityContext) func(in *Input) {
+		return func(in *Input) { in.Container.SecurityContext = &sc }
+	}
+	adding := func(name v1.Capability) func(in *Input) {
+		return secured(v1.SecurityContext{Capabilities: &v1.Capabilities{Add: []v1.Capability{name}}})
+	}
+	for name, c := range map[string]struct {
+		in   Input
+		want bool
+	}{
+		"version 2":                  {on(), true},
+		"without a group":            {on(func(in *Input) { in.Group = "" }), true},
+		"version 1":                  {on(func(in *Input) { in.CgroupV2 = false }), false},
+		"cgroupfs":                   {on(func(in *Input) { in.Driver = Cgroupfs }), false},
+		"an old systemd":             {on(func(in *Input) { in.Machine.OOMPolicy = false }), false},
+		"privileged":                 {on(secured(v1.SecurityContext{Privileged: new(true)})), false},
+		"SYS_ADMIN":                  {on(adding("SYS_ADMIN")), false},
+		"ALL":                        {on(adding("ALL")), false},
+		"another capability":         {on(adding("NET_ADMIN")), true},
+		"the machine's cgroups":      {on(mounting("/sys/fs/cgroup", "/sys/fs/cgroup", false)), false},
+		"a cgroup":                   {on(mounting("/sys/fs/cgroup/x.slice/", "/x", false)), false},
+		"the machine's files":        {on(mounting("/", "/host", true)), false}, // the mounts below are not read-only
+		"the machine's /sys":         {on(mounting("/sys", "/host", false)), false},
+		"a directory":                {on(mounting("/data", "/sys/fs/cgroups", false)), true},
+		"a directory named like it":  {on(mounting("/sys/fs/cgroups", "/x", false)), true},
+		"instead of its own cgroups": {on(mounting("/data", "/sys/fs/cgroup", false)), true},
+	} {
+		want := map[string]string{}
+		if c.in.Group != "" {
+			want[AnnotationGroup] = c.in.Group
+		}
+		if c.want {
+			want["org.systemd.property.OOMPolicy"] = "'kill'"
+			want["org.systemd.property.CollectMode"] = "'inactive-or-failed'"
+		}
+		spec, err := Build(c.in)
+		if err != nil || !maps.Equal(spec.Annotations, want) {
+			t.Errorf("%s: %v, %q, want %q", name, err, spec.Annotations, want)
 		}
 	}
 }

@@ -32,6 +32,8 @@ type Machine struct {
 	LowestOOMScoreAdj int
 	// SwapLimits reports that the swap usage of a cgroup can be limited.
 	SwapLimits bool
+	// OOMPolicy reports that scopes of this machine's systemd have the property OOMPolicy.
+	OOMPolicy bool
 	// PageSizes are the machine's huge page sizes in bytes; empty if their use cannot be limited.
 	PageSizes []int64
 	// LimitsReservations reports that on version 2 their reservation can be limited, too.

@@ -208,7 +208,7 @@ func (d *Driver) connectStarters(machine *resources.Machine, handlers *start.Han
 	})
 }
 
-// Sweep implements runtime.Driver. It also weighs the cgroups that an earlier podrun has created, whose pods may run on.
+// Sweep implements runtime.Driver. It also weighs the cgroups that an earlier podrun has created.
 func (d *Driver) Sweep(ctx context.Context, known func(sandboxID string) bool) error {
 	d.cgroups.Adopt()
 	// The pipes come first: one that nobody reads may block a shim.

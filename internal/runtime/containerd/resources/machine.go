@@ -30,6 +30,7 @@ import (
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys/memo"
 )
 
 // MachineOptions configure a Machine. SeccompDir is required.
@@ -46,6 +47,8 @@ type Machine struct {
 	seccompDir     string
 	seccompDefault bool
 	limits         limits
+	// oomPolicy has what systemd has answered to OOMPolicy.
+	oomPolicy memo.Map[string, bool]
 }
 
 // NewMachine returns the Machine with the limits that it has now.
@@ -100,6 +103,23 @@ func (m *Machine) always() oci.Machine {
 		Memory: m.limits.memory, LowestOOMScoreAdj: m.limits.lowestOOMScoreAdj, SwapLimits: m.limits.swap(),
 		LimitsReservations: m.limits.reservations,
 	}
+}
+
+// OOMPolicy reports whether containers of pods with this driver can have an OOMPolicy.
+func (m *Machine) OOMPolicy(driver oci.Driver) bool {
+	if driver != oci.Systemd || !cgroup.Unified() {
+		return false
+	}
+	const answer = "OOMPolicy"
+	has, known := m.oomPolicy.Get(answer)
+	if known {
+		return has
+	}
+	has, err := cgroup.ScopesHaveOOMPolicy()
+	if err == nil { // else the next container asks again
+		m.oomPolicy.Put(answer, has)
+	}
+	return has
 }
 
 // addsAll reports whether the capability ALL is added.

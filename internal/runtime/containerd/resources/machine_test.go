@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/oci"
 )
 
 // TestMissingProfiles: a profile that is missing, or has no effect, is an error.
@@ -49,5 +50,18 @@ func TestPagesWithoutLimit(t *testing.T) {
 	}
 	if sizes, err := m.pageSizes(&v1.Pod{}, &v1.Container{}); err != nil || len(sizes) > 0 {
 		t.Errorf("who asks for none: %v, %v", sizes, err)
+	}
+}
+
+// TestOOMPolicy: systemd is asked for the scopes of containers only, and once.
+func TestOOMPolicy(t *testing.T) {
+	t.Parallel()
+	m := &Machine{}
+	if m.OOMPolicy(oci.Cgroupfs) {
+		t.Error("a cgroup that is no scope has a policy")
+	}
+	m.oomPolicy.Put("OOMPolicy", true)
+	if got := m.OOMPolicy(oci.Systemd); got != cgroup.Unified() {
+		t.Errorf("a scope has a policy: %t", got)
 	}
 }

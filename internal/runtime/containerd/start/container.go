@@ -181,6 +181,7 @@ func (st *ContainerStarter) prepare(ctx context.Context, s runtime.Start) (*laun
 		return nil, runtime.Permanent(runtime.ReasonConfig,
 			fmt.Errorf("container %s: %w", s.Container.Name, err))
 	}
+	machine.OOMPolicy = st.o.Machine.OOMPolicy(driver)
 	if err := errors.Join(st.relabel(ctx, mounts, machine.FileLabel), chownManaged(mounts, users)); err != nil {
 		return nil, err
 	}
