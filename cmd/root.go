@@ -205,6 +205,6 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 	if err := directories.Check(a.Dirs().Modes()); err != nil {
 		return &cli.Error{Code: cli.ExitUsage, Err: err}
 	}
-	flags.WarnOfRoot(a.ErrOut, c.Name(), a.Dirs())
+	cli.WarnIf(a.ErrOut, flags.OtherRoot(c.Name(), a.Dirs()))
 	return nil
 }

@@ -76,7 +76,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	notify := sdnotify.Notifier{Watchdog: o.Watchdog, Log: o.Log}
 	a.loadArchives(ctx, notify)
 	known.Answer(owner.NewJobRequests(o.Dirs, o.Log), owner.NewUndoRequests(o.Dirs, o.Log), a.events)
-	stored, err := known.At(a.loop.Boot, a.loop.Wall, a.relister.Outage, o.Log).Restore(a.runtime.Store())
+	stored, err := record.Restore(known.At(a.loop.Boot, a.loop.Wall, a.relister.Outage, o.Log), a.runtime.Store())
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ const kindResult = "Result"
 
 // SaveResult stores a revision's checkpoint beside the runs of Jobs, where it outlives the revision's data. It returns
 // once that survives a power failure. Without a checkpoint it does nothing.
-func (s *Store) SaveResult(uid pod.UID) error {
+func SaveResult(s *Store, uid pod.UID) error {
 	c, err := s.Get(uid)
 	if c == nil || err != nil {
 		if errors.Is(err, ErrNotFound) {
@@ -35,8 +35,8 @@ func (s *Store) SaveResult(uid pod.UID) error {
 
 // RestoreResults makes checkpoints of the results that SaveResult has stored, as those of pods that owner has run, and
 // removes the results. A pod that has a checkpoint keeps that. The error names what could not be restored; the rest is.
-func (s *Store) RestoreResults(owner string) error {
-	runs, err := s.runs()
+func RestoreResults(s *Store, owner string) error {
+	runs, err := allRuns(s)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *Store) RestoreResults(owner string) error {
 			continue
 		}
 		if err = one.Err; err == nil {
-			err = s.restore(one, owner)
+			err = restoreResult(s, one, owner)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("reading %s: %w", s.RunPath(one), err))
@@ -55,8 +55,8 @@ func (s *Store) RestoreResults(owner string) error {
 	return errors.Join(errs...)
 }
 
-// restore makes a checkpoint of a stored result, unless the pod has one, and removes the result.
-func (s *Store) restore(one Run, owner string) error {
+// restoreResult makes a checkpoint of a stored result, unless the pod has one, and removes the result.
+func restoreResult(s *Store, one Run, owner string) error {
 	c := &Checkpoint{}
 	if err := json.Unmarshal(one.History, c); err != nil {
 		return err

@@ -24,11 +24,11 @@ func TestResults(t *testing.T) {
 		if err := s.Update(p.UID, func(c *Checkpoint) { c.Instances = []pod.Container{ended} }); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.SaveResult(p.UID); err != nil {
+		if err := SaveResult(s, p.UID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.SaveResult("uid-none"); err != nil {
+	if err := SaveResult(s, "uid-none"); err != nil {
 		t.Errorf("without a checkpoint: %v", err)
 	}
 	if err := s.Remove(t.Context(), "uid-a"); err != nil {
@@ -41,7 +41,7 @@ func TestResults(t *testing.T) {
 		t.Errorf("runs: %q", found)
 	}
 	s = NewStoreOn(d, s.log)
-	if err := s.RestoreResults("serve"); err == nil || !strings.Contains(err.Error(), d.RunPath("Result_default_torn")) {
+	if err := RestoreResults(s, "serve"); err == nil || !strings.Contains(err.Error(), d.RunPath("Result_default_torn")) {
 		t.Errorf("error %v", err)
 	}
 	for uid, owner := range map[pod.UID]string{"uid-a": "serve", "uid-b": "once"} {

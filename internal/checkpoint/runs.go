@@ -94,12 +94,12 @@ func (s *Store) RemoveRun(r Run) error {
 
 // Runs returns the stored runs, also those that cannot be read.
 func (s *Store) Runs() ([]Run, error) {
-	all, err := s.runs()
+	all, err := allRuns(s)
 	return slices.DeleteFunc(all, func(r Run) bool { return r.Kind == kindResult }), err
 }
 
-// runs returns the stored runs and results.
-func (s *Store) runs() ([]Run, error) {
+// allRuns returns the stored runs and results.
+func allRuns(s *Store) ([]Run, error) {
 	files, err := s.disk.RunNames()
 	if err != nil {
 		return nil, fmt.Errorf("reading the runs of Jobs: %w", err)

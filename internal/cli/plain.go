@@ -24,6 +24,13 @@ func Warnf(errOut io.Writer, format string, args ...any) {
 	fmt.Fprintln(errOut, "warning: "+Plain(fmt.Sprintf(format, args...)))
 }
 
+// WarnIf prints a warning unless it is "".
+func WarnIf(errOut io.Writer, text string) {
+	if text != "" {
+		Warnf(errOut, "%s", text)
+	}
+}
+
 // ForTerminal returns a writer that makes text that comes from pods safe for the terminal out. If
 // out is not a terminal, it returns out, so that other programs get the text unchanged.
 func ForTerminal(out io.Writer) io.Writer {

@@ -128,7 +128,8 @@ type Options struct {
 	// StopAll is called when the loop ends and reports whether to stop and remove all of its pods. longest is how long
 	// that takes, unless something hangs. nil: no.
 	StopAll func(longest time.Duration) bool
-	// Stops reports that pods are removed although manifests may name them again: what has its result for good keeps it.
+	// Stops reports that pods are removed although manifests may name them again: what has its result for good
+	// keeps it.
 	Stops bool
 	// Wall is the wall clock by which the times of instances are recorded. nil: time.Now.
 	Wall func() time.Time

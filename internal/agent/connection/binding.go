@@ -166,7 +166,10 @@ func OtherRoot(dirs layout.Dirs) string {
 	}
 	defer f.Close()
 	there, err := readBinding(f)
-	if boot, failed := sys.BootID(); err != nil || failed != nil || there.boot != boot || sameDir(there.root, dirs.Root) {
+	if err != nil || sameDir(there.root, dirs.Root) {
+		return ""
+	}
+	if boot, err := sys.BootID(); err != nil || there.boot != boot {
 		return ""
 	}
 	return there.root

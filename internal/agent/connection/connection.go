@@ -240,8 +240,8 @@ func (o Options) warnOfFormer(chosen string) {
 	if o.Address != "" || o.Environment != "" || chosen == Embedded || !embedded.HasImages(o.Dirs) {
 		return
 	}
-	o.Log.Warn("the machine's containerd is used, which has none of the images in podrun's own; to go on with podrun's own, "+
-		"use --containerd-address embedded, or PODRUN_CONTAINERD_ADDRESS=embedded in /etc/default/podrun; "+
+	o.Log.Warn("the machine's containerd is used, which has none of the images in podrun's own; to go on with "+
+		"podrun's own, use --containerd-address embedded, or PODRUN_CONTAINERD_ADDRESS=embedded in /etc/default/podrun; "+
 		"if the machine's is meant, name its socket there", "containerd", chosen, "own", o.Dirs.Embedded().Data())
 }
 
@@ -329,9 +329,9 @@ func connect(ctx context.Context, o Options) (*Connection, error) {
 		}
 		c.own = embedded.Options{Dirs: o.Dirs, Serves: o.Serves, Log: o.Log}
 		lease, err := embedded.Ensure(ctx, c.own)
-		if errors.Is(err, embedded.ErrWithoutData) && OtherRoot(o.Dirs) != "" {
+		if root := OtherRoot(o.Dirs); root != "" && errors.Is(err, embedded.ErrWithoutData) {
 			return nil, &ElsewhereError{
-				Address: Embedded, Namespace: o.Namespace, Root: OtherRoot(o.Dirs), Run: o.Dirs.Run, Note: o.Dirs.Binding(),
+				Address: Embedded, Namespace: o.Namespace, Root: root, Run: o.Dirs.Run, Note: o.Dirs.Binding(),
 			}
 		}
 		if err != nil {

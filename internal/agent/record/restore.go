@@ -7,8 +7,8 @@ import (
 )
 
 // Restore is Recall after the pods that were stopped and have their results for good have these again.
-func (r *Record) Restore(store *checkpoint.Store) (map[pod.Key][]*checkpoint.Checkpoint, error) {
-	if err := store.RestoreResults(owner.Serve); err != nil {
+func Restore(r *Record, store *checkpoint.Store) (map[pod.Key][]*checkpoint.Checkpoint, error) {
+	if err := checkpoint.RestoreResults(store, owner.Serve); err != nil {
 		r.log.Error("results of pods that run once ever cannot be read: they may run again", "err", err)
 	}
 	return r.Recall(store)

@@ -1,7 +1,6 @@
 package flags
 
 import (
-	"bytes"
 	"os"
 	"strings"
 	"testing"
@@ -10,9 +9,9 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// TestWarnOfRoot: a command that reads another root directory than that of the pods says so; one that creates or removes
+// TestOtherRoot: a command that reads another root directory than that of the pods says so; one that creates or removes
 // pods fails by itself.
-func TestWarnOfRoot(t *testing.T) {
+func TestOtherRoot(t *testing.T) {
 	t.Parallel()
 	boot, err := sys.BootID()
 	if err != nil {
@@ -28,9 +27,8 @@ func TestWarnOfRoot(t *testing.T) {
 		dirs    layout.Dirs
 		warns   bool
 	}{{"events", other, true}, {"diff", other, true}, {"events", mine, false}, {"serve", other, false}, {"down", other, false}} {
-		var out bytes.Buffer
-		WarnOfRoot(&out, c.command, c.dirs)
-		if got := out.String(); (got != "") != c.warns || c.warns && (!strings.Contains(got, "--root-dir "+a) || !strings.Contains(got, b)) {
+		got := OtherRoot(c.command, c.dirs)
+		if (got != "") != c.warns || c.warns && (!strings.Contains(got, "--root-dir "+a) || !strings.Contains(got, b)) {
 			t.Errorf("%s: %q", c.command, got)
 		}
 	}

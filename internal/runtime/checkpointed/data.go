@@ -107,7 +107,7 @@ func (r data) Interrupted(uid pod.UID) (bool, error) {
 }
 
 // SaveResult implements runtime.Data.
-func (r data) SaveResult(uid pod.UID) error { return r.o.Store.SaveResult(uid) }
+func (r data) SaveResult(uid pod.UID) error { return checkpoint.SaveResult(r.o.Store, uid) }
 
 // SaveConditions implements runtime.Data.
 func (r data) SaveConditions(uid pod.UID, conditions []v1.PodCondition) error {
