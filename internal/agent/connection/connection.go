@@ -234,7 +234,7 @@ func Locate(o Options) string {
 	return Embedded
 }
 
-// warnOfFormer warns if the containerd at the chosen address was not asked for and podrun's own has images: it was in use
+// warnOfFormer warns if the chosen containerd was not asked for and podrun's own has images: it was in use
 // until the machine got another one.
 func (o Options) warnOfFormer(chosen string) {
 	if o.Address != "" || o.Environment != "" || chosen == Embedded || !embedded.HasImages(o.Dirs) {
