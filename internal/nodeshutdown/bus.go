@@ -185,25 +185,25 @@ func (b *bus) withFiles(body []any) []any {
 func (b *bus) next() (*dbus.Message, error) {
 	for {
 		b.closeFiles()
-		text := make([]byte, 16)
-		if _, err := io.ReadFull(b, text); err != nil {
+		var head [16]byte
+		if _, err := io.ReadFull(b, head[:]); err != nil {
 			return nil, err
 		}
 		order := binary.ByteOrder(binary.LittleEndian)
-		if text[0] == 'B' {
+		if head[0] == 'B' {
 			order = binary.BigEndian
 		}
 		const aligned = 8
-		fields := (int64(order.Uint32(text[12:])) + aligned - 1) / aligned * aligned
-		rest := fields + int64(order.Uint32(text[4:]))
+		fields := (int64(order.Uint32(head[12:])) + aligned - 1) / aligned * aligned
+		rest := fields + int64(order.Uint32(head[4:]))
 		if rest > mostMessage {
 			if _, err := io.CopyN(io.Discard, b, rest); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		text = append(text, make([]byte, rest)...)
-		if _, err := io.ReadFull(b, text[16:]); err != nil {
+		text := make([]byte, len(head)+int(rest))
+		if _, err := io.ReadFull(b, text[copy(text, head[:]):]); err != nil {
 			return nil, err
 		}
 		if m, err := dbus.DecodeMessage(bytes.NewReader(text)); err == nil {
