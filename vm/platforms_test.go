@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -61,7 +60,7 @@ func (m *machine) record() {
 	})
 }
 
-// add adds a test. If the platform has changed, those that passed before are forgotten.
+// add adds a test. If the platform has changed, as by an update of Debian's kernel, those that passed before say on what.
 func (p platform) add(test string, at time.Time) error {
 	name := strings.ToLower(strings.Fields(p.System)[0]) + "-" + numberIn(p.System) + ".json"
 	file := filepath.Join(recordsTo(), name)
@@ -69,9 +68,12 @@ func (p platform) add(test string, at time.Time) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	tests := before.Tests
-	if before.Tests = p.Tests; fmt.Sprint(before) == fmt.Sprint(p) {
-		p.Tests = tests
+	former := before.without(p)
+	for test, day := range before.Tests {
+		if former != "" && !strings.Contains(day, "(") {
+			day += " (" + former + ")"
+		}
+		p.Tests[test] = day
 	}
 	p.Tests[test] = at.UTC().Format(time.DateOnly)
 	text, err := json.MarshalIndent(p, "", "  ")
@@ -79,6 +81,48 @@ func (p platform) add(test string, at time.Time) error {
 		return err
 	}
 	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// without returns what p has and other has not.
+func (p platform) without(other platform) string {
+	var differ []string
+	for _, f := range features {
+		if was := f.of(p); was != f.of(other) {
+			differ = append(differ, f.name+" "+was)
+		}
+	}
+	return strings.Join(differ, ", ")
+}
+
+// features are the fields of platform that a test may depend on.
+var features = []struct {
+	name string
+	of   func(platform) string
+}{
+	{"kernel", func(p platform) string { return p.Kernel }}, {"systemd", func(p platform) string { return p.Systemd }},
+	{"Debian's containerd", func(p platform) string { return p.Containerd }}, {"runc", func(p platform) string { return p.Runc }},
+	{"cgroups", func(p platform) string { return p.Cgroup }}, {"Linux security modules", func(p platform) string { return p.LSM }},
+	{"file system", func(p platform) string { return p.FileSystem }},
+}
+
+// TestUpdatedPlatform: an update of Debian does not make a record wrong, nor forget it.
+func TestUpdatedPlatform(t *testing.T) {
+	t.Setenv("PODRUN_VM_RECORD", t.TempDir())
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	one := platform{System: "Debian GNU/Linux 99 (x)", Kernel: "1", Runc: "2"}
+	for _, kernel := range []string{"1", "5", "6"} {
+		one.Kernel, one.Tests = kernel, map[string]string{}
+		must(t, one.add("TestOn"+kernel, at))
+		at = at.AddDate(0, 0, 1)
+	}
+	one.Tests = map[string]string{}
+	must(t, one.add("TestOn1", at))
+	got, err := readPlatform(filepath.Join(recordsTo(), "debian-99.json"))
+	must(t, err)
+	want := map[string]string{"TestOn1": "2026-01-05", "TestOn5": "2026-01-03 (kernel 5)", "TestOn6": "2026-01-04"}
+	if got.Kernel != "6" || !maps.Equal(got.Tests, want) {
+		t.Errorf("%+v", got)
+	}
 }
 
 func numberIn(text string) string {
@@ -132,18 +176,10 @@ systemd, some on Debian's containerd.
 	}
 	row("", func(p platform) string { return p.System })
 	row("---", func(platform) string { return "---" })
-	for _, f := range []struct {
-		name string
-		of   func(platform) string
-	}{
-		{"kernel", func(p platform) string { return p.Kernel }}, {"systemd", func(p platform) string { return p.Systemd }},
-		{"Debian's containerd", func(p platform) string { return p.Containerd }}, {"runc", func(p platform) string { return p.Runc }},
-		{"cgroups", func(p platform) string { return p.Cgroup }}, {"Linux security modules", func(p platform) string { return p.LSM }},
-		{"file system", func(p platform) string { return p.FileSystem }},
-	} {
+	for _, f := range features {
 		row(f.name, f.of)
 	}
-	out.WriteString("\nThe day on which each test has passed last:\n\n")
+	out.WriteString("\nThe day on which each test has passed last, and on what if that was another version:\n\n")
 	tests := map[string]bool{}
 	for _, p := range all {
 		for test := range p.Tests {
