@@ -132,7 +132,7 @@ var rooms = map[string]room{
 	"internal/server/detail":               {imports: "manifest manifest/changes manifest/edits manifest/minimal manifest/rollback pod status/contents status/summary sys/memo workload/revisions"},
 	"internal/event":                       {imports: "pod checkpoint/layout sys sys/errtext sys/excerpt", pureFiles: "record.go"},
 	"internal/probe":                       {imports: "pod oci/env runtime sys/excerpt sys/shortage", pureFiles: "tally.go"},
-	"internal/reconcile":                   {imports: "pod plan manifest reconcile/admission reconcile/eviction reconcile/execute reconcile/lifecycle reconcile/publish reconcile/pull reconcile/record reconcile/revision relist runtime timeline", pureFiles: "next.go"},
+	"internal/reconcile":                   {imports: "pod plan manifest reconcile/admission reconcile/eviction reconcile/execute reconcile/lifecycle reconcile/publish reconcile/pull reconcile/record reconcile/revision relist runtime sys/shortage timeline", pureFiles: "next.go"},
 	"internal/reconcile/admission":         {imports: "manifest/decode pod plan runtime"},
 	"internal/reconcile/revision":          {imports: "pod plan manifest runtime", pureFiles: "state.go"},
 	"internal/reconcile/record":            {imports: "pod plan runtime reconcile/revision sys/errtext"},

@@ -176,8 +176,8 @@ func TestDataRemovedInUse(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := embedded.Ensure(t.Context(), o)
-			want := fmt.Sprintf("while it runs: end the programs that use it, then its process %d", daemonPID(t, o.Dirs))
-			if err == nil || !strings.Contains(err.Error(), want) {
+			want := fmt.Sprintf("podrun's containerd, process %d, has no files in %s", daemonPID(t, o.Dirs), o.Dirs.Root)
+			if !errors.Is(err, embedded.ErrWithoutData) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q", err, want)
 			}
 		})

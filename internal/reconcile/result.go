@@ -7,6 +7,7 @@ import (
 
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys/shortage"
 )
 
 // chooseResult sets whose result outlives its data: that of a pod which runs once ever, has finished, and is removed
@@ -23,8 +24,14 @@ func (w *worker) chooseResult(seen pod.Observed) error {
 		return nil
 	}
 	interrupted, err := w.o.Data.Interrupted(p.UID)
+	interrupted = interrupted || w.state.CutOff == p.UID
 	if err == nil && !interrupted && isThere(seen) && !w.final(p, seen) {
 		interrupted, err = true, w.o.Data.Interrupt(p.UID)
+		if shortage.Is(err) { // the pod may be what fills the disk
+			w.o.Log.Warn("that a pod is cut off cannot be recorded: after a crash it may count as completed",
+				"pod", pod.KeyOf(p), "err", err)
+			w.state.CutOff, err = p.UID, nil
+		}
 	}
 	if err != nil {
 		return err

@@ -67,18 +67,28 @@ func mappedIDs(proc string) ([]idRange, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := map[idRange]bool{}
+	all, own := map[idRange]bool{}, idsIn(filepath.Join(proc, "self", "uid_map"), 1)
 	for _, file := range files {
-		text, err := os.ReadFile(file) // trusted: the kernel's
-		if err != nil {
-			continue // the process has ended
-		}
-		for line := range strings.Lines(string(text)) {
-			var inside, first, count uint64
-			if _, err := fmt.Sscan(line, &inside, &first, &count); err == nil && first >= firstUsers {
-				all[idRange{first, count}] = true
+		for _, r := range idsIn(file, 1) {
+			// The others are the machine's own and of its users. Of this namespace the IDs are its parent's.
+			if r.first > 0 && r.first+r.count > firstInContainer && !slices.Contains(own, r) {
+				all[r] = true
 			}
 		}
 	}
 	return slices.Collect(maps.Keys(all)), nil
+}
+
+// idsIn returns a column of the ranges in a file uid_map: 0 for the IDs inside of the user namespace, 1 for those
+// outside. It is empty if the process has ended.
+func idsIn(file string, column int) (all []idRange) {
+	text, _ := os.ReadFile(file) // trusted: the kernel's
+	for line := range strings.Lines(string(text)) {
+		var first [2]uint64
+		var count uint64
+		if _, err := fmt.Sscan(line, &first[0], &first[1], &count); err == nil {
+			all = append(all, idRange{first[column], count})
+		}
+	}
+	return all
 }

@@ -27,20 +27,27 @@ const pinUser = "user"
 // any user of the machine who asks for them, because it knows those in use only if they are its own or have a name.
 const firstUsers, endOfUsers = 0x77390000, 0x7ffe0000
 
+// The range where the former is not mapped, as in an unprivileged container of LXC: systemd leaves it to containers.
+const firstInContainer, endInContainer = 0x80000, 0x70000000
+
 // hasUsers reports whether the pod gets a user namespace of its own.
 func hasUsers(p *v1.Pod) bool { return p.Spec.HostUsers != nil && !*p.Spec.HostUsers }
 
 // chooseUsers returns the first host user ID for the sandbox id. IDs in taken are the first ones of
 // other sandboxes, and given those of users of the machine and of other user namespaces. The search starts at a
 // position derived from the sandbox ID, so that podruns that begin at the same time hardly ever choose the same range.
-func chooseUsers(id string, taken map[uint32]bool, given []idRange) (uint32, error) {
-	const ranges = (endOfUsers - firstUsers) / oci.Users
+func chooseUsers(id string, own []idRange, taken map[uint32]bool, given []idRange) (uint32, error) {
+	first, end := uint64(firstUsers), uint64(endOfUsers)
+	if !slices.ContainsFunc(own, func(r idRange) bool { return r.first <= first && r.first+r.count >= end }) {
+		first, end = firstInContainer, endInContainer
+	}
+	ranges := (end - first) / oci.Users
 	start, err := strconv.ParseUint(id[:8], 16, 32)
 	if err != nil {
 		return 0, err
 	}
-	for i := range uint64(ranges) {
-		users := uint32(firstUsers + (start+i)%ranges*oci.Users)
+	for i := range ranges {
+		users := uint32(first + (start+i)%ranges*oci.Users)
 		if !taken[users] && !slices.ContainsFunc(given, func(r idRange) bool { return r.overlaps(users) }) {
 			return users, nil
 		}
@@ -71,7 +78,7 @@ func (d *directory) allocateUsers(id string) (uint32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("hostUsers: false: %w", err)
 	}
-	users, err := chooseUsers(id, taken, append(given, mapped...))
+	users, err := chooseUsers(id, idsIn("/proc/self/uid_map", 0), taken, append(given, mapped...))
 	if err != nil {
 		return 0, err
 	}

@@ -16,11 +16,12 @@ import (
 func TestChooseUsers(t *testing.T) {
 	t.Parallel()
 	const id = "ffffffff00000000ffffffff00000000"
-	first, err := chooseUsers(id, nil, nil)
+	own := []idRange{{0, 1<<32 - 1}}
+	first, err := chooseUsers(id, own, nil, nil)
 	if err != nil || first < firstUsers || first >= endOfUsers || first%65536 != 0 {
 		t.Fatalf("%#x, %v", first, err)
 	}
-	second, err := chooseUsers(id, map[uint32]bool{first: true}, nil)
+	second, err := chooseUsers(id, own, map[uint32]bool{first: true}, nil)
 	if err != nil || second == first {
 		t.Errorf("%#x again: %v", second, err)
 	}
@@ -28,21 +29,25 @@ func TestChooseUsers(t *testing.T) {
 	for users := uint32(firstUsers); users < endOfUsers; users += 65536 {
 		all[users] = true
 	}
-	if got, err := chooseUsers(id, all, nil); err == nil {
+	if got, err := chooseUsers(id, own, all, nil); err == nil {
 		t.Errorf("%#x is given twice", got)
 	}
 	delete(all, firstUsers)
-	if got, err := chooseUsers(id, all, nil); err != nil || got != firstUsers {
+	if got, err := chooseUsers(id, own, all, nil); err != nil || got != firstUsers {
 		t.Errorf("the only ones left: %#x, %v", got, err)
+	}
+	// In a container with fewer IDs, there are others.
+	if got, err := chooseUsers(id, []idRange{{0, 1_000_000_000}}, nil, nil); err != nil || got < 0x80000 || got >= 0x70000000 {
+		t.Errorf("in a container: %#x, %v", got, err)
 	}
 	// A user of the machine has some of them.
 	for _, given := range []idRange{{uint64(first) + 65535, 1}, {uint64(first) - 10, 11}, {0, uint64(first) + 1}, {uint64(first) + 1, 2}} {
-		if got, err := chooseUsers(id, nil, []idRange{given}); err != nil || got == first || given.overlaps(got) {
+		if got, err := chooseUsers(id, own, nil, []idRange{given}); err != nil || got == first || given.overlaps(got) {
 			t.Errorf("%v: %#x, %v", given, got, err)
 		}
 	}
 	for _, given := range []idRange{{uint64(first) + 65536, 9}, {uint64(first) - 10, 10}, {uint64(first), 0}} {
-		if got, err := chooseUsers(id, nil, []idRange{given}); err != nil || got != first {
+		if got, err := chooseUsers(id, own, nil, []idRange{given}); err != nil || got != first {
 			t.Errorf("%v: %#x, %v", given, got, err)
 		}
 	}
@@ -71,14 +76,15 @@ func TestMappedIDs(t *testing.T) {
 	proc := t.TempDir()
 	for pid, text := range map[string]string{
 		"1": "         0          0 4294967295\n", "20": "         0 2000289792      65536\n     70000     100000       1000\n",
-		"21": "         0 2000289792      65536\n", "30": "", "31": "no numbers", "self": "0 2000355328 1\n",
+		"21": "         0 2000289792      65536\n", "22": "0 100000 1000000000\n", "30": "", "31": "no numbers", "self": "0 1100000 2000000000\n", "50": "0 1100000 2000000000\n",
 	} {
 		test.Must(t, os.Mkdir(filepath.Join(proc, pid), 0o700))
 		test.Must(t, os.WriteFile(filepath.Join(proc, pid, "uid_map"), []byte(text), 0o600))
 	}
 	test.Must(t, os.Mkdir(filepath.Join(proc, "40"), 0o700)) // it has ended
 	got, err := mappedIDs(proc)
-	if want := []idRange{{2000289792, 65536}}; err != nil || !slices.Equal(got, want) {
+	slices.SortFunc(got, func(a, b idRange) int { return int(a.first) - int(b.first) })
+	if want := []idRange{{100000, 1000000000}, {2000289792, 65536}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
 }

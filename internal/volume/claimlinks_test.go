@@ -144,21 +144,51 @@ func TestClaimsMounts(t *testing.T) {
 	is(at+"/host", true)
 	mount(at + "/container")
 	is(data+"/container", false)
-	at = setup(v1.MountPropagationBidirectional) // a restart
+	former := at
+	if at = setup(v1.MountPropagationBidirectional); at != data { // a restart, as after an edit
+		t.Errorf("what is mounted there would be mounted twice: %s", at)
+	}
 	is(at+"/host", true)
 	is(at+"/container", false)
 	mount(at + "/both")
 	is(data+"/both", true)
 	is(setup(v1.MountPropagationBidirectional)+"/both", true)
 	is(data+"/both", true)
+	mount(at) // as a container may, on the claim itself
+	is(setup(v1.MountPropagationBidirectional), true)
 
 	f = f.with(Options{}) // podrun was killed
 	test.Must(t, f.Teardown(t.Context(), p.UID))
-	for path, want := range map[string]bool{at: false, at + "/both": false, data + "/both": true, data + "/host": true} {
+	for path, want := range map[string]bool{former: false, data: true} {
 		is(path, want)
 	}
+	test.Must(t, unix.Unmount(data, 0))
+	is(data+"/both", true)
+	is(data+"/host", true)
 	test.Must(t, errors.Join(unix.Unmount(data+"/both", 0), unix.Unmount(data+"/host", 0)))
 	if left := f.left(t); len(left) != 1 {
 		t.Errorf("mounts: %v", left)
+	}
+}
+
+// TestClaimsOfALinkedRoot: the root directory may be reached by a symbolic link. A container starts again, and its pod
+// is removed.
+func TestClaimsOfALinkedRoot(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	test.Must(t, os.Mkdir(f.root+"-real", 0o700))
+	test.Must(t, os.Symlink(f.root+"-real", f.root))
+	p := podWith(claimed("data"))
+	for range 3 {
+		mounts, err := f.Setup(t.Context(), p, partOf(""), pod.Sandbox{})
+		test.Must(t, err)
+		if !isBound(t, mounts[0].HostPath, f.root+"/claims/default/data") {
+			t.Errorf("%+v", mounts[0])
+		}
+	}
+	test.Must(t, f.Teardown(t.Context(), p.UID))
+	left, err := mountinfo.GetMounts(mountinfo.PrefixFilter(f.root + "-real"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }

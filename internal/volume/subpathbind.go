@@ -37,20 +37,17 @@ func (v *Volumes) pin(ctx context.Context, in pod.Inside, i int, file *os.File, 
 	if err != nil {
 		return "", err
 	}
-	for {
+	if !anew { // else what is bound is not looked at: its server may not answer
 		have, err := root.Lstat(within)
-		if err == nil && os.SameFile(have, info) && !anew {
+		if err == nil && os.SameFile(have, info) {
 			return at, enslave(at, m)
 		}
-		if errors.Is(err, os.ErrNotExist) {
-			break
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", err
 		}
-		if err := unpin(root, at, within); err != nil {
-			return "", err
-		}
+	}
+	if err := unpin(root, at, within); err != nil {
+		return "", err
 	}
 	target, err := pinTarget(root, within, info.IsDir())
 	if err != nil {

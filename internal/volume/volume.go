@@ -280,14 +280,16 @@ func (v *Volumes) mountOf(ctx context.Context, in pod.Inside, i int, s source) (
 	if err != nil {
 		return out, err
 	}
-	if sub != "" || s.open != nil || hasUsers(in) {
+	// A claim is bound anew: something else may be mounted on it, or in it, by now. A new sandbox has other users. What
+	// a privileged container mounts on the claim itself, for others, would be on the bound one too, and end with it.
+	anew := s.open != nil && !isBidirectional(m) || hasUsers(in)
+	if sub != "" || anew {
 		file, err := s.openPart(sub)
 		if err != nil {
 			return out, err
 		}
 		defer file.Close()
-		// A claim is bound anew: something else may be mounted on it, or in it, by now. A new sandbox has other users.
-		if out.HostPath, err = v.pin(ctx, in, i, file, s.open != nil || hasUsers(in)); err != nil {
+		if out.HostPath, err = v.pin(ctx, in, i, file, anew); err != nil {
 			return out, err
 		}
 	}

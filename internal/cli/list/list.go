@@ -159,7 +159,8 @@ func (l *Lister) warnOfAge(what string, listed []*v1.Pod) bool {
 		if all, _ := l.Reader.Select(query.Selection{AllNamespaces: true}, nil); len(all) > 0 {
 			return false // of a podrun whose heartbeat could not be written
 		}
-		cli.Warnf(l.Streams.ErrOut, "podrun serve is not running, and has not run since boot")
+		cli.Warnf(l.Streams.ErrOut, "podrun serve is not running, and has not run since boot with the run directory %s",
+			l.Reader.Dirs.Run)
 		return true
 	}
 	cli.Warnf(l.Streams.ErrOut, "podrun serve is not running; this is how %s were %s ago, at %s",

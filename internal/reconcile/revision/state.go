@@ -22,4 +22,5 @@ type State struct {
 	Stale    bool           // volumes may not show the current objects or pod
 	Earlier  bool           // a completed pod belongs to an earlier run
 	Result   pod.UID        // the revision whose result outlives its data; "" if none
+	CutOff   pod.UID        // the revision that was cut off, which could not be recorded; "" if none
 }

@@ -16,7 +16,7 @@ import (
 // Is reports whether an operation failed because this process or the machine was short of something, whatever is at the
 // other end of the connection.
 func Is(err error) bool {
-	return slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOSPC, unix.ENOMEM, unix.ENOBUFS},
+	return slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOSPC, unix.EDQUOT, unix.ENOMEM, unix.ENOBUFS},
 		func(one error) bool { return errors.Is(err, one) })
 }
 

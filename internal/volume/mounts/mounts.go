@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -224,9 +225,24 @@ func Unmount(path string) error {
 	return nil
 }
 
+// detach is Unmount that does not wait for the file system.
+func detach(path string) error {
+	if err := sys.Detach(path); !errors.Is(err, sys.ErrNotMounted) {
+		return err
+	}
+	return nil
+}
+
 // UnmountTree unmounts a bind mount of podrun's, including the mounts that it got from its source;
 // they stay mounted in the source.
 func UnmountTree(path string) error {
+	path, err := inTable(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(path))
 	if err != nil {
 		return fmt.Errorf("listing mounts on %s: %w", path, err)
@@ -240,7 +256,11 @@ func UnmountTree(path string) error {
 		}
 	}
 	for _, m := range slices.Backward(mounts) {
-		if err := Unmount(m.Mountpoint); err != nil {
+		unmount := Unmount
+		if strings.HasPrefix(m.FSType, "nfs") { // the last mount of a server that does not answer
+			unmount = detach
+		}
+		if err := unmount(m.Mountpoint); err != nil {
 			return err
 		}
 	}
