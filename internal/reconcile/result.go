@@ -25,7 +25,8 @@ func (w *worker) chooseResult(seen pod.Observed) error {
 	}
 	interrupted, err := w.o.Data.Interrupted(p.UID)
 	interrupted = interrupted || w.state.CutOff == p.UID
-	if err == nil && !interrupted && isThere(seen) && !w.final(p, seen) {
+	final := !interrupted && w.final(p, seen)
+	if err == nil && !interrupted && !final && isThere(seen) {
 		interrupted, err = true, w.o.Data.Interrupt(p.UID)
 		if shortage.Is(err) { // the pod may be what fills the disk
 			w.o.Log.Warn("that a pod is cut off cannot be recorded: after a crash it may count as completed",
@@ -37,7 +38,7 @@ func (w *worker) chooseResult(seen pod.Observed) error {
 		return err
 	}
 	mine, _ := seen.Split(p.UID)
-	if interrupted && startedForGood(p, mine) || !interrupted && w.final(p, seen) {
+	if interrupted && startedForGood(p, mine) || final {
 		w.state.Result = p.UID
 	}
 	return nil

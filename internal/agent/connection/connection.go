@@ -329,9 +329,11 @@ func connect(ctx context.Context, o Options) (*Connection, error) {
 		}
 		c.own = embedded.Options{Dirs: o.Dirs, Serves: o.Serves, Log: o.Log}
 		lease, err := embedded.Ensure(ctx, c.own)
-		if root := OtherRoot(o.Dirs); root != "" && errors.Is(err, embedded.ErrWithoutData) {
-			return nil, &ElsewhereError{
-				Address: Embedded, Namespace: o.Namespace, Root: root, Run: o.Dirs.Run, Note: o.Dirs.Binding(),
+		if errors.Is(err, embedded.ErrWithoutData) {
+			if root := OtherRoot(o.Dirs); root != "" {
+				return nil, &ElsewhereError{
+					Address: Embedded, Namespace: o.Namespace, Root: root, Run: o.Dirs.Run, Note: o.Dirs.Binding(),
+				}
 			}
 		}
 		if err != nil {
