@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -27,7 +28,7 @@ type Versions struct {
 	Go               string `json:"go"`
 	Platform         string `json:"platform"`
 	ContainerdClient string `json:"containerdClient"`
-	// ContainerdServer is empty if no containerd is running.
+	// ContainerdServer is empty if no containerd is running, or none that the caller may connect to.
 	ContainerdServer  string `json:"containerdServer,omitempty"`
 	ContainerdAddress string `json:"containerdAddress,omitempty"`
 }
@@ -99,13 +100,20 @@ func (v Versions) Print(out io.Writer, asJSON bool) error {
 		_, err = fmt.Fprintln(out, string(b))
 		return err
 	}
-	server := "none running"
-	if v.ContainerdServer != "" {
-		server = v.ContainerdServer + " at " + v.ContainerdAddress
-	}
 	return printers.Rows(out, []string{"podrun:", v.Version}, []string{"commit:", v.commitText()},
 		[]string{"go:", v.Go + " " + v.Platform}, []string{"containerd client:", v.ContainerdClient},
-		[]string{"containerd server:", server})
+		[]string{"containerd server:", v.serverText(os.Geteuid() == 0)})
+}
+
+// serverText returns the containerd for the table. Others than root may not see the one that runs.
+func (v Versions) serverText(root bool) string {
+	switch {
+	case v.ContainerdServer != "":
+		return v.ContainerdServer + " at " + v.ContainerdAddress
+	case !root:
+		return "unknown: run it as root"
+	}
+	return "none running"
 }
 
 // commitText returns the commit for the table.

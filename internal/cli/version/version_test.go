@@ -32,3 +32,23 @@ func TestStampedCommit(t *testing.T) {
 		}
 	}
 }
+
+// TestServerText: to whom the containerd is not visible it is not said that none runs.
+func TestServerText(t *testing.T) {
+	t.Parallel()
+	runs := Versions{ContainerdServer: "v2.4.2", ContainerdAddress: "/run/c.sock"}
+	for _, c := range []struct {
+		of   Versions
+		root bool
+		want string
+	}{
+		{runs, true, "v2.4.2 at /run/c.sock"},
+		{runs, false, "v2.4.2 at /run/c.sock"},
+		{Versions{}, true, "none running"},
+		{Versions{}, false, "unknown: run it as root"},
+	} {
+		if got := c.of.serverText(c.root); got != c.want {
+			t.Errorf("%+v, root %t: %q, want %q", c.of, c.root, got, c.want)
+		}
+	}
+}

@@ -40,7 +40,8 @@ type PodCgroups struct {
 	// apply and stopSlice are methods of tree.
 	apply     func(path string, resources *specs.LinuxResources) error
 	stopSlice func(ctx context.Context, path string) error
-	// weighed has the drivers whose cgroups above those of pods have their CPU weights.
+	// weighed says of a driver whether the cgroups above those of pods have their CPU weights. Without an entry that was
+	// not tried yet.
 	weighed memo.Map[oci.Driver, bool]
 	// sizes maps revisions to the resources that the cgroup of the pod was set to last, in the form
 	// of pod.SizeOf.
@@ -80,23 +81,30 @@ func (g *PodCgroups) Adopt() {
 }
 
 // weighParents sets the CPU weights of the cgroups of all pods and of the best-effort class, also of those that an
-// earlier podrun has created. A weight that cannot be set keeps no pod from starting.
+// earlier podrun has created. A weight that cannot be set keeps no pod from starting, and is tried again with the next.
 func (g *PodCgroups) weighParents(driver oci.Driver) {
-	if done, _ := g.weighed.Get(driver); done {
+	done, again := g.weighed.Get(driver)
+	if done {
 		return
 	}
-	if g.machine.limits.lowestOOMScoreAdj > lowestOOMScoreAdj {
+	level := slog.LevelWarn
+	if again { // said already
+		level = slog.LevelDebug
+	} else if g.machine.limits.lowestOOMScoreAdj > lowestOOMScoreAdj {
 		g.log.Info("capability CAP_SYS_RESOURCE is missing: no container gets a lower oom_score_adj than podrun's own",
 			"lowest", g.machine.limits.lowestOOMScoreAdj)
 	}
-	if err := g.apply(driver.Root(), oci.RootResources(g.rules)); err != nil {
-		g.log.Warn("cgroup of all pods cannot be configured: CPU requests do not hold against the machine's other "+
-			"processes", "err", err)
+	root := g.apply(driver.Root(), oci.RootResources(g.rules))
+	if root != nil {
+		g.log.Log(context.Background(), level, "cgroup of all pods cannot be configured: CPU requests do not hold against "+
+			"the machine's other processes", "err", root)
 	}
-	if err := g.apply(driver.Class(v1.PodQOSBestEffort), oci.ClassResources()); err != nil {
-		g.log.Warn("cgroup of best-effort pods cannot be configured: they get as much CPU time as others", "err", err)
+	class := g.apply(driver.Class(v1.PodQOSBestEffort), oci.ClassResources())
+	if class != nil {
+		g.log.Log(context.Background(), level, "cgroup of best-effort pods cannot be configured: they get as much CPU time "+
+			"as others", "err", class)
 	}
-	g.weighed.Put(driver, true)
+	g.weighed.Put(driver, root == nil && class == nil)
 }
 
 // set sets the resources of the pod's own cgroup.
