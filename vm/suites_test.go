@@ -53,12 +53,13 @@ func (m *machine) suite(binary, names string, env ...string) {
 	}
 }
 
-// TestConformance: the conformance suite of runtimes passes with podrun's own containerd and with Debian's, with both
-// cgroup drivers.
+// TestConformance: the conformance suite of runtimes passes with podrun's own containerd and with Debian's.
 func TestConformance(t *testing.T) {
-	m := bootWithSuites(t)
 	for _, driver := range []string{"cgroupfs", "systemd"} {
-		m.suite("runtime.test", "^TestConformance$/^(embedded|debian)$", "PODRUN_CONTAINERD_BIN=/usr/bin", "PODRUN_TEST_CGROUP_DRIVER="+driver)
+		t.Run("with the cgroup driver "+driver, func(t *testing.T) {
+			bootWithSuites(t).suite("runtime.test", "^TestConformance$/^(embedded|debian)$",
+				"PODRUN_CONTAINERD_BIN=/usr/bin", "PODRUN_TEST_CGROUP_DRIVER="+driver)
+		})
 	}
 }
 
