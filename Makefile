@@ -42,11 +42,13 @@ test: shim ## run all tests; as root also those with real containers
 	@# Real containers on a slow and busy machine take their time.
 	go test -tags ownshim -timeout 20m -parallel 6 ./...
 
-# What runs whole containerds is left out: their code, not podrun's, would be what is slowed down.
+# What runs whole containerds is left out: their code, not podrun's, would be what is slowed down. So are long tests of
+# what has one goroutine.
 race: ## run the tests under the race detector
 	@scripts/deps.sh runc busybox gcc dbus-daemon xmllint nft iptables-nft cni-plugins
 	@# Each process would sleep for a second at its end; the command's tests start hundreds.
-	GORACE=atexit_sleep_ms=50 CGO_ENABLED=1 go test -p 4 -parallel 6 -race $$(go list ./... | grep -vE '/(hack/bench|e2e|embedded|testcontainerd|testimage|mkimage)$$|/runtime/containerd(/|$$)')
+	GORACE=atexit_sleep_ms=50 CGO_ENABLED=1 go test -p 4 -parallel 6 -race -skip '^(TestCompressedAsPlain|TestSegmentsTakeLittleMemory)$$' \
+		$$(go list ./... | grep -vE '/(hack/bench|e2e|embedded|testcontainerd|testimage|mkimage|vm|internal|internal/manifest|cronjobs)$$|/runtime/containerd(/|$$)')
 
 simulate: ## run SEEDS (2000) random histories under every fault in virtual time; SEED=n repeats one, with a trace
 	@if [ -n "$(SEED)" ]; then scripts/simulate.sh seed $(SEED); else scripts/simulate.sh $(SEEDS); fi

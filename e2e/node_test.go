@@ -221,11 +221,12 @@ func await(t *testing.T, limit time.Duration, what string, check func() error) {
 	var err error
 	pause := 20 * time.Millisecond
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(pause) {
+		began := time.Now()
 		if err = check(); err == nil {
 			return
 		}
-		// Most checks run podrun: all tests together would keep the machine busy with looking.
-		pause = min(2*pause, 250*time.Millisecond)
+		// Most checks run podrun: all tests together would keep a slow machine busy with looking.
+		pause = max(min(2*pause, 250*time.Millisecond), min(2*time.Since(began), time.Second))
 	}
 	t.Fatalf("waited in vain for %s: %v", what, err)
 }

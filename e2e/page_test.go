@@ -18,7 +18,7 @@ func TestPage(t *testing.T) {
 	}
 	n := newNode(t)
 	address := freeAddress(t)
-	n.write("web.yaml", manifest("web", "Always", `printf "<img src=x onerror=alert(1)> \033[31mred\033[0m \033]0;title\007\n"; trap 'echo last words; exit 1' TERM; while :; do echo tick; sleep 0.1; done`))
+	n.write("web.yaml", manifest("web", "Always", `printf "<img src=x onerror=alert(1)> \033[31mred\033[0m \033]0;title\007\n"; trap 'echo last words; exit 1' TERM; while :; do echo tick; sleep 0.5; done`))
 	n.write(`<img src=x onerror=alert(1)>.yaml`, manifest("sick", "Always", `echo "<b>boom</b>" >/dev/termination-log; exit 7`))
 	n.serve("--listen=" + address)
 	n.ready("web-n")

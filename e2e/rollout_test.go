@@ -43,6 +43,7 @@ spec:
 
 // load asks at a steady rate, and remembers what went wrong and who answered.
 type load struct {
+	running  chan struct{} // has an element for each request that is not answered yet
 	mu       sync.Mutex
 	sent     int
 	failed   []error
@@ -50,9 +51,10 @@ type load struct {
 	wait     func()
 }
 
-// newLoad begins to send 100 requests a second, each on a connection of its own.
+// newLoad begins to send 100 requests a second, each on a connection of its own; fewer where a pod cannot answer that
+// many: its grace period is for those that it has.
 func newLoad(t *testing.T, url string) *load {
-	l := &load{answered: map[string]int{}}
+	l := &load{running: make(chan struct{}, 10), answered: map[string]int{}}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	tick, stop, ended := time.NewTicker(10*time.Millisecond), make(chan struct{}), make(chan struct{})
 	var running sync.WaitGroup
@@ -64,7 +66,11 @@ func newLoad(t *testing.T, url string) *load {
 				return
 			case <-tick.C:
 			}
-			running.Go(func() { l.ask(&client, url) })
+			select {
+			case l.running <- struct{}{}:
+				running.Go(func() { l.ask(&client, url) })
+			default:
+			}
 		}
 	}()
 	l.wait = sync.OnceFunc(func() {
@@ -79,6 +85,7 @@ func newLoad(t *testing.T, url string) *load {
 func (l *load) ask(client *http.Client, url string) {
 	began := time.Now()
 	body, err := getBy(client, url)
+	<-l.running
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sent++

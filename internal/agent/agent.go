@@ -169,6 +169,9 @@ func (a *agent) close() {
 
 // sweep removes what an interrupted run left behind and no list shows, and repairs the pod network.
 func (a *agent) sweep(ctx context.Context) {
+	if err := a.locks.Sweep(); err != nil {
+		a.o.Log.Warn("removing leftover pod locks failed", "err", err)
+	}
 	if a.conn == nil {
 		return
 	}

@@ -70,9 +70,6 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	}
 	defer a.close()
 	a.sweep(ctx)
-	if err := a.locks.Sweep(); err != nil {
-		o.Log.Warn("removing leftover pod locks failed", "err", err)
-	}
 	notify := sdnotify.Notifier{Watchdog: o.Watchdog, Log: o.Log}
 	a.loadArchives(ctx, notify)
 	known.Answer(owner.NewJobRequests(o.Dirs, o.Log), owner.NewUndoRequests(o.Dirs, o.Log), a.events)

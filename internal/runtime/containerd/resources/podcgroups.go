@@ -40,8 +40,8 @@ type PodCgroups struct {
 	// apply and stopSlice are methods of tree.
 	apply     func(path string, resources *specs.LinuxResources) error
 	stopSlice func(ctx context.Context, path string) error
-	// weighed says of a driver whether the cgroups above those of pods have their CPU weights. Without an entry that was
-	// not tried yet.
+	// weighed says of a driver whether the cgroups above those of pods have their CPU weights. Without an entry that
+	// was not tried yet.
 	weighed memo.Map[oci.Driver, bool]
 	// sizes maps revisions to the resources that the cgroup of the pod was set to last, in the form
 	// of pod.SizeOf.
