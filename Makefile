@@ -47,7 +47,7 @@ test: shim ## run all tests; as root also those with real containers
 race: ## run the tests under the race detector
 	@scripts/deps.sh runc busybox gcc dbus-daemon xmllint nft iptables-nft cni-plugins
 	@# Each process would sleep for a second at its end; the command's tests start hundreds.
-	GORACE=atexit_sleep_ms=50 CGO_ENABLED=1 go test -p 4 -parallel 6 -race -skip '^(TestCompressedAsPlain|TestSegmentsTakeLittleMemory)$$' \
+	GORACE=atexit_sleep_ms=50 CGO_ENABLED=1 go test -vet=off -p 4 -parallel 6 -race -skip '^(TestCompressedAsPlain|TestSegmentsTakeLittleMemory)$$' \
 		$$(go list ./... | grep -vE '/(hack/bench|e2e|embedded|testcontainerd|testimage|mkimage|vm|internal|internal/manifest|cronjobs)$$|/runtime/containerd(/|$$)')
 
 simulate: ## run SEEDS (2000) random histories under every fault in virtual time; SEED=n repeats one, with a trace

@@ -51,12 +51,12 @@ type load struct {
 	wait     func()
 }
 
-// newLoad begins to send 100 requests a second, each on a connection of its own; fewer where a pod cannot answer that
-// many: its grace period is for those that it has.
+// newLoad begins to send 50 requests a second, each on a connection of its own; fewer where a pod, which forks for each,
+// cannot answer that many.
 func newLoad(t *testing.T, url string) *load {
-	l := &load{running: make(chan struct{}, 10), answered: map[string]int{}}
+	l := &load{running: make(chan struct{}, 3), answered: map[string]int{}}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	tick, stop, ended := time.NewTicker(10*time.Millisecond), make(chan struct{}), make(chan struct{})
+	tick, stop, ended := time.NewTicker(20*time.Millisecond), make(chan struct{}), make(chan struct{})
 	var running sync.WaitGroup
 	go func() {
 		defer close(ended)
@@ -169,7 +169,7 @@ func TestRollingUpdate(t *testing.T) {
 		t.Errorf("after undo: %q, %v", body, err)
 	}
 	l.wait()
-	if len(l.failed) > 0 || l.sent < 1000 || l.answered["v1"] == 0 || l.answered["v2"] == 0 || l.answered["v4"] == 0 {
+	if len(l.failed) > 0 || l.sent < 500 || l.answered["v1"] == 0 || l.answered["v2"] == 0 || l.answered["v4"] == 0 {
 		t.Errorf("of %d requests %d failed; answers %v; the first %v", l.sent, len(l.failed), l.answered, l.failed[:min(3, len(l.failed))])
 	}
 	t.Logf("%d requests, answers %v", l.sent, l.answered)

@@ -59,7 +59,7 @@ func ofBubble() uint64 {
 END
 printf '{"Replace":{"%s":"%s","%s":"%s","%s":"%s"}}' "$runtime/rand.go" "$dir/rand.go" "$runtime/proc.go" "$dir/proc.go" \
 	"$runtime/select.go" "$dir/select.go" >"$dir/overlay"
-go test -c -ldflags "-s -w" -overlay "$dir/overlay" -o "$dir/simulate" ./internal/agent
+go test -c -vet=off -ldflags "-s -w" -overlay "$dir/overlay" -o "$dir/simulate" ./internal/agent
 cd internal/agent
 export GOMAXPROCS=1 GOGC=off GODEBUG=adaptivestackstart=1
 if [ "$1" = seed ]; then
