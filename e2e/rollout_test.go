@@ -126,13 +126,17 @@ func TestRollingUpdate(t *testing.T) {
 	slow := make(chan string, 1)
 	put("v2", serves)
 	n.awaitPod("web-1-n", "to be ready beside the former one", isReady)
-	n.ok("wait", "deployment/web", "--for=condition=Complete=False", "--timeout=1s")
 	go func() {
 		body, err := get(url + "cgi-bin/slow")
 		slow <- fmt.Sprint(body, err)
 	}()
+	n.ok("wait", "deployment/web", "--for=condition=Complete=False", "--timeout=1s")
 	runs("v2")
-	if got := <-slow; got != "v1\n<nil>" {
+	switch got := <-slow; got {
+	case "v1\n<nil>":
+	case "v2\n<nil>":
+		t.Log("a connection that was there: the machine was too slow to make it in time")
+	default:
 		t.Errorf("a connection that was there: %q", got)
 	}
 	put("v3", "exit 7")
