@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/containerlog/cri"
+	"podrun.io/podrun/internal/test"
 )
 
 // fill writes lines from one number up to another and has them converted.
@@ -226,6 +227,37 @@ func TestCompressionCutOff(t *testing.T) {
 	if segments, err := cri.Segments(r.log()); err != nil || len(segments) != 1 {
 		t.Errorf("parts: %v, %v", segments, err)
 	}
+}
+
+// TestCompressedAtTheEnd: what a killed process has rotated and not compressed is, if the container ends before another
+// follows it.
+func TestCompressedAtTheEnd(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	rotation := Rotation{Size: 200, Files: 100}
+	r.fill(rotation, 0, 30)
+	tailer := New(Options{Dirs: r.dirs, Rotation: rotation, Unwatched: true, Log: quiet})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- tailer.Run(ctx) }()
+	for again := range 2 { // the second time as after a crash, when all is done but the exit is not reaped
+		if again == 1 {
+			segments, err := cri.Segments(r.log())
+			must(t, err)
+			must(t, os.WriteFile(segments[0].Path, nil, 0o600))
+		}
+		must(t, tailer.Finish(t.Context(), r.inst))
+		test.Eventually(t, "compressed", func() bool {
+			segments, err := cri.Segments(r.log())
+			must(t, err)
+			return len(segments) > 2 && !slices.ContainsFunc(segments[:len(segments)-1], func(s cri.Segment) bool {
+				_, err := os.Lstat(s.Path)
+				return !s.Compressed || !errors.Is(err, os.ErrNotExist)
+			})
+		})
+	}
+	cancel()
+	must(t, <-done)
 }
 
 // TestDamagedSegment: a damaged part is an error, and is not skipped.

@@ -99,6 +99,8 @@ func (t *Tailer) Follow(inst pod.Instance, pid int) {
 // may be called repeatedly, also after a crash. If it fails, for example on a full disk, no output
 // is lost and the caller must call it again.
 func (t *Tailer) Finish(ctx context.Context, inst pod.Instance) error {
+	// The process that rotated it may have been killed before it cleaned.
+	defer t.queueCleaning(t.o.Dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt))
 	c, err := openConverter(t.o.Dirs, inst, t.o.Rotation)
 	if errors.Is(err, errRemoved) {
 		t.unfollow(func(i pod.Instance) bool { return i == inst })
@@ -112,11 +114,7 @@ func (t *Tailer) Finish(ctx context.Context, inst pod.Instance) error {
 	if t.awaitWriters(ctx, c) != nil {
 		return ctx.Err()
 	}
-	err = drain(ctx, c, true)
-	if c.rotated {
-		t.queueCleaning(c.logPath)
-	}
-	if err == nil {
+	if err = drain(ctx, c, true); err == nil {
 		err = retryBusy(ctx, c.remove)
 	}
 	if err != nil && !errors.Is(err, errRemoved) {
