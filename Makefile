@@ -68,7 +68,7 @@ verify: update ## check that what is generated is up to date
 	git diff --exit-code
 	@new=$$(git ls-files --others --exclude-standard); [ -z "$$new" ] || { echo "generated but not checked in:" $$new; exit 1; }
 
-e2e: build ## run podrun end to end on the embedded, a stock and Debian's containerd, and in a container (root); CORE=1 for a part on the latter two
+e2e: build ## run podrun end to end on the embedded, a stock and Debian's containerd, and in a container (root); CORE=1 for a part
 	@scripts/deps.sh runc busybox docker-registry prometheus dbus-daemon chromium
 	@CORE=$(CORE) scripts/e2e.sh
 
