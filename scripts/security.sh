@@ -17,5 +17,5 @@ for dir in $(grep -rlE --include='*_test.go' "^func ($(paste -sd'|' <<<"$names")
 	packages+=("./$dir")
 done
 echo "== attacks: $(wc -w <<<"$names") tests"
-go test -vet=off "${packages[@]}" -count=1 -parallel 6 -timeout 10m -run "$pattern" ${FLAGS-}
+go test -vet=off -tags ownshim "${packages[@]}" -count=1 -parallel 6 -timeout 10m -run "$pattern" ${FLAGS-}
 PODRUN_E2E=1 PODRUN_E2E_CONTAINERD=embedded go test -vet=off ./e2e -count=1 -parallel 6 -timeout 10m -run "$pattern" ${FLAGS-}
