@@ -4,6 +4,7 @@
 # security.sh pattern: prints what matches their names.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
 # make crash, make fuzz and make e2e run these on all containerds, for as long as they take.
 others='TestCrashMatrix|TestConformance|Fuzz[A-Za-z0-9]+'
 # Their own program runs in containers too.

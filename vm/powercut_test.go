@@ -27,7 +27,7 @@ func TestPowerCut(t *testing.T) {
 // synced the names of all others.
 func TestPowerCutOnXFS(t *testing.T) { cutPower(t, "xfs", "/var/lib/podrun") }
 
-// shortTime is how long after the first two rounds others begin with -short, on a slow machine. Five take less elsewhere.
+// shortTime is for how long rounds begin with -short, for a slow machine; two always do. Five take less elsewhere.
 const shortTime = 8 * time.Minute
 
 // cutPower cuts the power of a machine again and again that has a file system of its own at dir.

@@ -275,7 +275,7 @@ func attemptOf(name string) (attempt int, ok bool) {
 	return int(n), err == nil && (rest == "log" || strings.HasPrefix(rest, "log."))
 }
 
-// queueCleaning makes Run clean the segments of a log that was rotated.
+// queueCleaning makes Run clean the segments of a log that was rotated, or may have been.
 func (t *Tailer) queueCleaning(log string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
