@@ -126,6 +126,29 @@ func noneEndsEarly(t *testing.T, m *machine) {
 	}
 }
 
+// TestStartedDuringShutdown: podrun is killed and started again while the machine shuts down and something else delays
+// that. It keeps no pod running, and the machine boots as usual.
+func TestStartedDuringShutdown(t *testing.T) {
+	m := bootServing(t)
+	m.write("/etc/systemd/logind.conf.d/delay.conf", "[Login]\nInhibitDelayMaxSec=600\n")
+	m.sh("systemctl restart systemd-logind")
+	m.write("/etc/pods/web.yaml", podOf("web", "echo began >>/t/web; "+forever))
+	m.await("the pod", isReady("web"))
+	m.sh("systemd-run --unit delays systemd-inhibit --what=shutdown --mode=delay --who=test --why=test sleep 3600")
+	m.await("another's delay", "systemd-inhibit --list --no-pager | grep -q sleep; systemd-inhibit --list --no-pager | grep -q podrun")
+	m.sh("systemctl --no-block reboot")
+	const none = `[ "$(podrun get pods web -o jsonpath='{.status.containerStatuses[0].state.running}')" = "" ]`
+	m.await("the pod to end", none)
+	m.sh("systemctl kill --kill-whom=main --signal=KILL podrun")
+	m.await("podrun to notice the shutdown", `journalctl -b -u podrun --no-pager | grep -q "already shutting down"`)
+	m.await("the pod to end again", none)
+	m.sh("sleep 10; " + none)
+	started := m.lines("web")
+	m.sh("systemctl --no-block stop delays")
+	m.awaitBoot()
+	m.await("the pod to start", fmt.Sprintf(`[ "$(grep -c began /trace/web)" = %d ]; `, started+1)+isReady("web"))
+}
+
 func seconds(t *testing.T, text string) float64 {
 	t.Helper()
 	s, err := strconv.ParseFloat(strings.TrimSpace(text), 64)

@@ -22,6 +22,8 @@ const (
 	path    = dbus.ObjectPath("/org/freedesktop/login1")
 	manager = service + ".Manager"
 	begins  = "PrepareForShutdown"
+	// underway is logind's error if a lock is asked for after the shutdown has begun.
+	underway = service + ".OperationInProgress"
 )
 
 // again is the delay until a connection that failed or broke is tried again.
@@ -80,11 +82,16 @@ func (w *Watcher) watch(ctx context.Context) error {
 		return err
 	}
 	lock, within, err := w.hold(ctx)
-	if err != nil {
+	if begun := (dbus.Error{}); errors.As(err, &begun) && begun.Name == underway {
+		// podrun was started again meanwhile. Nothing waits for it now but the service manager.
+		w.o.Log.Info("node is already shutting down; terminating pods", "within", w.o.Most)
+		w.o.Shutdown.Begin(ctx, w.o.Most)
+	} else if err != nil {
 		return err
+	} else {
+		w.o.Log.Info("node shutdown is delayed until pods have ended", "longest", within)
 	}
 	defer func() { lock.Close() }()
-	w.o.Log.Info("node shutdown is delayed until pods have ended", "longest", within)
 	for {
 		select {
 		case <-ctx.Done():

@@ -82,6 +82,32 @@ func TestShutdownWaits(t *testing.T) {
 	}
 }
 
+// TestStartedDuringShutdown: podrun that is started again while the machine shuts down gets no lock any more. It ends the
+// pods nevertheless, and goes on if the shutdown is cancelled.
+func TestStartedDuringShutdown(t *testing.T) {
+	t.Parallel()
+	m := testlogind.New(t, 5*time.Second)
+	m.Shutdown(true)
+	p := pods{heard: make(chan time.Duration), done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	w := New(Options{Address: m.Address, Most: time.Minute, Shutdown: p, Log: slog.New(slog.DiscardHandler)})
+	running.Go(func() { _ = w.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	if within := <-p.heard; within != time.Minute {
+		t.Errorf("pods have %v", within)
+	}
+	p.done <- struct{}{}
+	m.Shutdown(false)
+	if within := <-p.heard; within != -1 {
+		t.Errorf("pods have %v", within)
+	}
+	if !m.Lock(0).Held(50 * time.Millisecond) {
+		t.Error("the lock is not held")
+	}
+}
+
 // TestFlood: any user of the machine may send podrun as many and as long signals as they like, with files. It keeps no
 // file of them, and a shutdown is heard.
 func TestFlood(t *testing.T) {

@@ -36,6 +36,8 @@ type Machine struct {
 	conn *dbus.Conn
 	mu   sync.Mutex
 	held []*os.File // the machine's ends of the locks
+	// down: a shutdown has begun, and no lock is granted any more.
+	down bool
 }
 
 // patience is how long a test waits for anything that it expects.
@@ -97,6 +99,12 @@ type inhibitor struct{ m *Machine }
 func (i inhibitor) Inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Error) {
 	if what != "shutdown" || who != "podrun" || why == "" || mode != "delay" {
 		return 0, dbus.MakeFailedError(errors.New("not the lock that a service should take"))
+	}
+	i.m.mu.Lock()
+	down := i.m.down
+	i.m.mu.Unlock()
+	if down {
+		return 0, dbus.NewError(service+".OperationInProgress", []any{"the machine shuts down"})
 	}
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
@@ -204,5 +212,8 @@ func (m *Machine) Flood(content ...any) {
 // Shutdown announces that the machine shuts down or, with false, that the shutdown is cancelled.
 func (m *Machine) Shutdown(begins bool) {
 	m.t.Helper()
+	m.mu.Lock()
+	m.down = begins
+	m.mu.Unlock()
 	must(m.t, m.conn.Emit(path, manager+".PrepareForShutdown", begins))
 }
