@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -24,9 +25,9 @@ type fullResults struct {
 
 func (d fullResults) Interrupt(pod.UID) error { return fmt.Errorf("writing: %w", unix.ENOSPC) }
 
-func (d fullResults) SaveResult(uid pod.UID) error {
+func (d fullResults) SaveResult(ctx context.Context, uid pod.UID) error {
 	*d.results = append(*d.results, uid)
-	return d.Data.SaveResult(uid)
+	return d.Data.SaveResult(ctx, uid)
 }
 
 // TestStoppedOnAFullDisk: what fills the disk is stopped, also if nothing can be recorded. That it exits with 0 then is

@@ -137,7 +137,7 @@ func (r *remover) removeData(ctx context.Context, uid pod.UID, outlives bool) er
 			return err
 		}
 		if outlives {
-			if err := r.data.SaveResult(uid); err != nil {
+			if err := r.data.SaveResult(ctx, uid); err != nil {
 				return err
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/mounted"
+	"podrun.io/podrun/internal/sys/shortage"
 )
 
 // RetainedAttr is the extended attribute of a log directory that stays on purpose after its pod.
@@ -107,7 +108,20 @@ func (r data) Interrupted(uid pod.UID) (bool, error) {
 }
 
 // SaveResult implements runtime.Data.
-func (r data) SaveResult(uid pod.UID) error { return checkpoint.SaveResult(r.o.Store, uid) }
+func (r data) SaveResult(ctx context.Context, uid pod.UID) error {
+	err := checkpoint.SaveResult(r.o.Store, uid)
+	if !shortage.Is(err) {
+		return err
+	}
+	volumes := r.o.Dirs.Revision(uid).Volumes()
+	if mounted := mounted.Nothing(volumes); mounted != nil {
+		return errors.Join(err, mounted)
+	}
+	if removed := sys.RemoveTree(ctx, volumes); removed != nil {
+		return errors.Join(err, removed)
+	}
+	return checkpoint.SaveResult(r.o.Store, uid)
+}
 
 // SaveConditions implements runtime.Data.
 func (r data) SaveConditions(uid pod.UID, conditions []v1.PodCondition) error {

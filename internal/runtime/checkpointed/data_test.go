@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,6 +17,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/test"
 )
 
 // noEngine is an engine that has nothing of any pod.
@@ -82,6 +84,36 @@ func TestRemoveDataStaysInside(t *testing.T) {
 	}
 	if !exists(dirs.Revision(other.UID).Checkpoint()) || !exists(dirs.ContainerLog(pod.KeyOf(other), other.UID, "main", 0)) {
 		t.Error("another revision's data were removed")
+	}
+}
+
+// TestResultOnAFullDisk: the volume of a pod that has completed fills the disk. Its result is stored, so that the pod can
+// be removed.
+func TestResultOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	r := onDisk(t)
+	root := r.o.Dirs.Root
+	test.Must(t, os.MkdirAll(root, 0o700))
+	test.Must(t, unix.Mount("none", root, "tmpfs", 0, "size=256k"))
+	t.Cleanup(func() { _ = unix.Unmount(root, 0) })
+	p := savedPod(t, r, "uid-1")
+	volume := r.o.Dirs.Revision(p.UID).EmptyDir("data")
+	put(t, volume+"/full")
+	fill, err := os.Create(volume + "/full")
+	test.Must(t, err)
+	defer fill.Close()
+	for err == nil {
+		_, err = fill.Write(make([]byte, 4096))
+	}
+	if err := checkpoint.SaveResult(r.o.Store, p.UID); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	test.Must(t, fill.Close())
+	test.Must(t, r.SaveResult(t.Context(), p.UID))
+	test.Must(t, r.RemoveData(t.Context(), pod.KeyOf(p), p.UID))
+	test.Must(t, checkpoint.RestoreResults(r.o.Store, "serve"))
+	if all, err := r.o.Store.Of(pod.KeyOf(p)); err != nil || len(all) != 1 {
+		t.Errorf("the result of %v is there: %v", all, err)
 	}
 }
 
