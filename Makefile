@@ -40,7 +40,7 @@ test: shim ## run all tests; as root also those with real containers
 	@# What is built once for all must not count as a test's time; where it cannot be had, the tests say so.
 	@[ "$$(id -u)" != 0 ] || for kind in stock debian; do scripts/containerd.sh $$kind >/dev/null || true; done
 	@# Real containers on a slow and busy machine take their time; what lasts longest begins first.
-	go test -tags ownshim -timeout 20m -parallel 6 ./internal/runtime/containerd ./...
+	go test -vet=off -tags ownshim -timeout 20m -parallel 6 ./internal/runtime/containerd ./...
 
 # What runs whole containerds is left out: their code, not podrun's, would be what is slowed down. So are long tests of
 # what has one goroutine.
