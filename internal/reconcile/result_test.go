@@ -25,9 +25,9 @@ type fullResults struct {
 
 func (d fullResults) Interrupt(pod.UID) error { return fmt.Errorf("writing: %w", unix.ENOSPC) }
 
-func (d fullResults) SaveResult(ctx context.Context, uid pod.UID) error {
+func (d fullResults) SaveResult(uid pod.UID) error {
 	*d.results = append(*d.results, uid)
-	return d.Data.SaveResult(ctx, uid)
+	return d.Data.SaveResult(uid)
 }
 
 // TestStoppedOnAFullDisk: what fills the disk is stopped, also if nothing can be recorded. That it exits with 0 then is
@@ -51,4 +51,85 @@ func TestStoppedOnAFullDisk(t *testing.T) {
 			t.Errorf("results of %v were stored", results)
 		}
 	})
+}
+
+// filledDisk is full until what fills it is removed: the pod's emptyDir volumes, or the file system of a container.
+type filledDisk struct {
+	runtime.Data
+	runtime.Containers
+	container, free *bool
+	results         *int
+}
+
+func (d filledDisk) full() error {
+	if *d.free {
+		return nil
+	}
+	return fmt.Errorf("writing: %w", unix.ENOSPC)
+}
+
+func (d filledDisk) RemoveEmptyDirs(ctx context.Context, uid pod.UID) error {
+	*d.free = *d.free || !*d.container
+	return d.Data.RemoveEmptyDirs(ctx, uid)
+}
+
+func (d filledDisk) RemoveContainer(ctx context.Context, id string) error {
+	*d.free = *d.free || *d.container
+	return d.Containers.RemoveContainer(ctx, id)
+}
+
+func (d filledDisk) ReapContainer(ctx context.Context, id, message string) error {
+	if err := d.full(); err != nil {
+		return err
+	}
+	return d.Containers.ReapContainer(ctx, id, message)
+}
+
+func (d filledDisk) SaveResult(uid pod.UID) error {
+	if err := d.full(); err != nil {
+		return err
+	}
+	*d.results++
+	return d.Data.SaveResult(uid)
+}
+
+// TestRemovedFromADiskThatItFills: a pod is removed although the disk, which it has filled itself, has no space to record
+// anything. The result of one that had completed before is stored all the same.
+func TestRemovedFromADiskThatItFills(t *testing.T) {
+	for name, c := range map[string]struct{ container, completed bool }{
+		"runs, its volume fills it":         {},
+		"runs, its container fills it":      {container: true},
+		"completed, its volume fills it":    {completed: true},
+		"completed, its container fills it": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				script := fake.Script{}
+				if c.completed {
+					script.Run = time.Second
+				}
+				rt := runtimeWith(map[string]fake.Script{"a:1": script})
+				p := newPod("fills", "u1", v1.RestartPolicyOnFailure, "a")
+				p.Annotations[plan.AnnotationRunPolicy] = plan.RunOnceEver
+				free, results := true, 0
+				disk := filledDisk{container: &c.container, free: &free, results: &results}
+				h := start(t, rt, func(o *reconcile.Options) {
+					disk.Data, disk.Containers = o.Data, o.Containers
+					o.Data, o.Containers, o.Stops = disk, disk, c.completed
+				})
+				defer h.stop()
+				h.want(p)
+				after(time.Minute)
+				free = false
+				h.want()
+				after(10 * time.Minute)
+				if all, err := rt.List(t.Context()); err != nil || len(all) > 0 {
+					t.Errorf("%v is left: %v", all, err)
+				}
+				if wanted := map[bool]int{true: 1}[c.completed]; results != wanted {
+					t.Errorf("%d results were stored", results)
+				}
+			})
+		})
+	}
 }

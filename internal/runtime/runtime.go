@@ -213,9 +213,11 @@ type Data interface {
 	SaveConditions(uid pod.UID, conditions []v1.PodCondition) error
 	LoadConditions(uid pod.UID) ([]v1.PodCondition, error)
 	// SaveResult stores the result of a revision durably, so that the next serve has it although RemoveData removes the
-	// data. If the disk is full, its volumes are removed already here: they may be what fills it. It ignores a revision
-	// that no longer exists.
-	SaveResult(ctx context.Context, uid pod.UID) error
+	// data. It ignores a revision that no longer exists.
+	SaveResult(uid pod.UID) error
+	// RemoveEmptyDirs removes the emptyDir volumes of a revision, none of which may be mounted or in use, before its
+	// other data.
+	RemoveEmptyDirs(ctx context.Context, uid pod.UID) error
 	// RemoveData removes all stored data of a revision, including its volumes and logs.
 	RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error
 }

@@ -12,7 +12,9 @@ import (
 	"podrun.io/podrun/internal/reconcile/admission"
 	"podrun.io/podrun/internal/reconcile/lifecycle"
 	"podrun.io/podrun/internal/reconcile/record"
+	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sys/shortage"
 )
 
 // remover reaps and removes what is left of the instances, sandboxes and revisions of one pod.
@@ -47,15 +49,16 @@ func (r *remover) finishLog(ctx context.Context, p *v1.Pod, c pod.Container) err
 	return r.logs.Finish(ctx, c.Instance(r.key))
 }
 
-// reap records the exit of an instance of p, or of a pod that is not desired any more, after its
+// reap records the exit of an instance of the pod, or of one that is not desired any more, after its
 // log is complete.
-func (r *remover) reap(ctx context.Context, p *v1.Pod, seen pod.Observed, id string) error {
+func (r *remover) reap(ctx context.Context, s *revision.State, seen pod.Observed, id string) error {
 	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
-		message := ""
+		p, message, uid := s.Pod, "", pod.UID("")
 		for _, c := range seen.Containers {
 			if c.ID != id {
 				continue
 			}
+			uid = c.UID
 			if err := r.finishLog(ctx, p, c); err != nil {
 				late := r.logTries > 0 && r.syncs.Count() >= r.logTries
 				if p != nil && !late || ctx.Err() != nil {
@@ -70,8 +73,52 @@ func (r *remover) reap(ctx context.Context, p *v1.Pod, seen pod.Observed, id str
 		}
 		r.life.Instances.Reaped(id)
 		r.life.Hooks.Cancel(id)
-		return r.containers.ReapContainer(ctx, id, message)
+		err := r.containers.ReapContainer(ctx, id, message)
+		if p != nil || uid == "" || !shortage.Is(err) {
+			return err
+		}
+		if err := r.removeEmptyDirs(ctx, uid); err != nil {
+			return err
+		}
+		if err = r.containers.ReapContainer(ctx, id, message); shortage.Is(err) && uid != s.Result {
+			err = r.containers.RemoveContainer(ctx, id) // nobody asks any more how it has ended
+		}
+		return err
 	})
+}
+
+// removeEmptyDirs removes what a pod that is removed, and has ended, has written to its own volumes: it may be what fills
+// the disk, so that nothing else of the pod could be removed.
+func (r *remover) removeEmptyDirs(ctx context.Context, uid pod.UID) error {
+	r.log.Warn("a disk is full: the emptyDir volumes of a pod are removed first", "pod", r.key)
+	if err := r.volumes.Teardown(ctx, uid); err != nil {
+		return err
+	}
+	return r.data.RemoveEmptyDirs(ctx, uid)
+}
+
+// saveResult stores the result of a revision that outlives it. On a full disk it removes first what the pod has written,
+// also to the file systems of its containers, whose exits are recorded.
+func (r *remover) saveResult(ctx context.Context, seen pod.Observed, uid pod.UID) error {
+	err := r.data.SaveResult(uid)
+	if !shortage.Is(err) {
+		return err
+	}
+	if err := r.removeEmptyDirs(ctx, uid); err != nil {
+		return err
+	}
+	if err = r.data.SaveResult(uid); !shortage.Is(err) {
+		return err
+	}
+	for _, c := range seen.Containers {
+		if c.UID != uid {
+			continue
+		}
+		if err := r.containers.RemoveContainer(ctx, c.ID); err != nil {
+			return err
+		}
+	}
+	return r.data.SaveResult(uid)
 }
 
 // logIsMessage reports that the end of the log of p's instance c is its termination message
@@ -130,14 +177,14 @@ func (r *remover) removeSandbox(ctx context.Context, id string) error {
 
 // removeData unmounts the volumes of a revision and then removes everything that was saved for it, but the result if
 // that outlives it.
-func (r *remover) removeData(ctx context.Context, uid pod.UID, outlives bool) error {
+func (r *remover) removeData(ctx context.Context, s *revision.State, seen pod.Observed, uid pod.UID) error {
 	r.logs.Forget(uid)
 	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
 		if err := r.volumes.Teardown(ctx, uid); err != nil {
 			return err
 		}
-		if outlives {
-			if err := r.data.SaveResult(ctx, uid); err != nil {
+		if uid == s.Result {
+			if err := r.saveResult(ctx, seen, uid); err != nil {
 				return err
 			}
 		}

@@ -19,7 +19,6 @@ import (
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/mounted"
-	"podrun.io/podrun/internal/sys/shortage"
 )
 
 // RetainedAttr is the extended attribute of a log directory that stays on purpose after its pod.
@@ -108,19 +107,21 @@ func (r data) Interrupted(uid pod.UID) (bool, error) {
 }
 
 // SaveResult implements runtime.Data.
-func (r data) SaveResult(ctx context.Context, uid pod.UID) error {
-	err := checkpoint.SaveResult(r.o.Store, uid)
-	if !shortage.Is(err) {
+func (r data) SaveResult(uid pod.UID) error { return checkpoint.SaveResult(r.o.Store, uid) }
+
+// RemoveEmptyDirs implements runtime.Data.
+func (r data) RemoveEmptyDirs(ctx context.Context, uid pod.UID) error {
+	if err := layout.CheckUID(uid); err != nil {
 		return err
 	}
-	volumes := r.o.Dirs.Revision(uid).Volumes()
-	if mounted := mounted.Nothing(volumes); mounted != nil {
-		return errors.Join(err, mounted)
+	dir := r.o.Dirs.Revision(uid).EmptyDir("")
+	if err := mounted.Nothing(dir); err != nil {
+		return err
 	}
-	if removed := sys.RemoveTree(ctx, volumes); removed != nil {
-		return errors.Join(err, removed)
+	if err := sys.RemoveTree(ctx, dir); err != nil {
+		return fmt.Errorf("removing a pod's emptyDir volumes: %w", err)
 	}
-	return checkpoint.SaveResult(r.o.Store, uid)
+	return nil
 }
 
 // SaveConditions implements runtime.Data.

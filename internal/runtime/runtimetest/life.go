@@ -147,6 +147,7 @@ func testMissing(t *testing.T, s subject) {
 		"remove":           s.RemoveContainer(ctx, id),
 		"remove a sandbox": s.RemoveSandbox(ctx, id),
 		"remove data":      s.RemoveData(ctx, key, "uid-none"),
+		"remove emptyDirs": s.RemoveEmptyDirs(ctx, "uid-none"),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
