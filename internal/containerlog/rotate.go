@@ -181,7 +181,7 @@ func cleanSegments(log string, keep int) error {
 		if s.Compressed {
 			continue
 		}
-		if err := compress(s.Path); err != nil {
+		if err := compress(s.Path); err != nil && !errors.Is(err, os.ErrNotExist) { // removed meanwhile, with the pod
 			return fmt.Errorf("compressing an old log: %w", err)
 		}
 	}
@@ -189,7 +189,8 @@ func cleanSegments(log string, keep int) error {
 }
 
 // compress compresses a file and removes it, once the compressed file is complete and synced to disk. A
-// file that an instance still writes to is left for the next call.
+// file that an instance still writes to is left for the next call, and one that another process compresses to that
+// process: the pod's owner may have changed meanwhile.
 func compress(path string) error {
 	in, err := sys.OpenRegularAt(path)
 	if err != nil {
@@ -198,6 +199,15 @@ func compress(path string) error {
 	defer in.Close()
 	if hasWriter(path) {
 		return nil
+	}
+	if err := tryLock(in); err != nil {
+		if errors.Is(err, errBusy) {
+			return nil
+		}
+		return err
+	}
+	if gone, err := unlinked(in); gone || err != nil {
+		return err
 	}
 	st, err := in.Stat()
 	if err != nil {

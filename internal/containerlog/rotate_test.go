@@ -260,6 +260,34 @@ func TestCompressedAtTheEnd(t *testing.T) {
 	must(t, <-done)
 }
 
+// TestCompressedByOne: what another process is compressing is left to it, and what it has just compressed too.
+func TestCompressedByOne(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	rotation := Rotation{Size: 200, Files: 100}
+	r.fill(rotation, 0, 30)
+	segments, err := cri.Segments(r.log())
+	must(t, err)
+	other, err := os.Open(segments[0].Path)
+	must(t, err)
+	defer other.Close()
+	must(t, tryLock(other))
+	must(t, cleanSegments(r.log(), rotation.Files))
+	now, err := cri.Segments(r.log())
+	must(t, err)
+	if now[0].Compressed || !now[1].Compressed {
+		t.Errorf("compressed: %t and %t", now[0].Compressed, now[1].Compressed)
+	}
+	if _, err := os.Lstat(segments[0].Path + cri.CompressedSuffix + tmpSuffix); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("both write the same file: %v", err)
+	}
+	unlock(other)
+	must(t, cleanSegments(r.log(), rotation.Files))
+	if now, err = cri.Segments(r.log()); err != nil || !now[0].Compressed {
+		t.Errorf("it is not compressed: %v", err)
+	}
+}
+
 // TestDamagedSegment: a damaged part is an error, and is not skipped.
 func TestDamagedSegment(t *testing.T) {
 	t.Parallel()

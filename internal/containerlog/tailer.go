@@ -99,8 +99,14 @@ func (t *Tailer) Follow(inst pod.Instance, pid int) {
 // may be called repeatedly, also after a crash. If it fails, for example on a full disk, no output
 // is lost and the caller must call it again.
 func (t *Tailer) Finish(ctx context.Context, inst pod.Instance) error {
-	// The process that rotated it may have been killed before it cleaned.
-	defer t.queueCleaning(t.o.Dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt))
+	err := t.finish(ctx, inst)
+	if err == nil { // the process that rotated it may have been killed before it cleaned
+		t.queueCleaning(t.o.Dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt))
+	}
+	return err
+}
+
+func (t *Tailer) finish(ctx context.Context, inst pod.Instance) error {
 	c, err := openConverter(t.o.Dirs, inst, t.o.Rotation)
 	if errors.Is(err, errRemoved) {
 		t.unfollow(func(i pod.Instance) bool { return i == inst })
