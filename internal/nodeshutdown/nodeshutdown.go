@@ -49,10 +49,14 @@ type Options struct {
 }
 
 // Watcher waits for a shutdown of the machine.
-type Watcher struct{ o Options }
+type Watcher struct {
+	o Options
+	// begun: the pods were terminated, since the last Cancel.
+	begun bool
+}
 
 // New returns a Watcher.
-func New(o Options) *Watcher { return &Watcher{o} }
+func New(o Options) *Watcher { return &Watcher{o: o} }
 
 // Run delays shutdowns until ctx ends, and returns ctx's error. If there is no bus or no logind on
 // it, it tries again every 15 s.
@@ -81,15 +85,9 @@ func (w *Watcher) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lock, within, err := w.hold(ctx)
-	if begun := (dbus.Error{}); errors.As(err, &begun) && begun.Name == underway {
-		// podrun was started again meanwhile. Nothing waits for it now but the service manager.
-		w.o.Log.Info("node is already shutting down; terminating pods", "within", w.o.Most)
-		w.o.Shutdown.Begin(ctx, w.o.Most)
-	} else if err != nil {
+	lock, within, err := w.ready(ctx)
+	if err != nil {
 		return err
-	} else {
-		w.o.Log.Info("node shutdown is delayed until pods have ended", "longest", within)
 	}
 	defer func() { lock.Close() }()
 	for {
@@ -101,18 +99,47 @@ func (w *Watcher) watch(ctx context.Context) error {
 		case begun := <-shutdowns:
 			if begun {
 				w.o.Log.Info("node is shutting down; terminating pods", "within", within)
-				w.o.Shutdown.Begin(ctx, within)
+				w.begin(ctx, within)
 				lock.Close() // the shutdown continues
 				continue
 			}
-			w.o.Log.Info("node shutdown was cancelled")
-			w.o.Shutdown.Cancel()
+			w.cancel()
 			lock.Close()
-			if lock, within, err = w.hold(ctx); err != nil {
+			if lock, within, err = w.ready(ctx); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+func (w *Watcher) begin(ctx context.Context, within time.Duration) {
+	w.begun = true
+	w.o.Shutdown.Begin(ctx, within)
+}
+
+func (w *Watcher) cancel() {
+	w.begun = false
+	w.o.Log.Info("node shutdown was cancelled")
+	w.o.Shutdown.Cancel()
+}
+
+// ready acquires a lock, and catches up with what logind has said while there was no connection. While a shutdown is
+// under way there is no lock: nothing but the service manager waits for the pods then.
+func (w *Watcher) ready(ctx context.Context) (lock *os.File, within time.Duration, err error) {
+	lock, within, err = w.hold(ctx)
+	if refused := (dbus.Error{}); errors.As(err, &refused) && refused.Name == underway {
+		w.o.Log.Info("node is already shutting down; terminating pods", "within", w.o.Most)
+		w.begin(ctx, w.o.Most)
+		return nil, w.o.Most, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if w.begun {
+		w.cancel()
+	}
+	w.o.Log.Info("node shutdown is delayed until pods have ended", "longest", within)
+	return lock, within, nil
 }
 
 func (w *Watcher) address() string {

@@ -108,6 +108,28 @@ func TestStartedDuringShutdown(t *testing.T) {
 	}
 }
 
+// TestCancelledUnheard: a shutdown is cancelled while there is no connection to the bus.
+func TestCancelledUnheard(t *testing.T) {
+	t.Parallel()
+	m := testlogind.New(t, 5*time.Second)
+	p := pods{heard: make(chan time.Duration, 2), done: make(chan struct{}, 1)}
+	w := New(Options{Address: m.Address, Most: time.Minute, Shutdown: p, Log: slog.New(slog.DiscardHandler)})
+	m.Shutdown(true)
+	p.done <- struct{}{}
+	if lock, _, err := w.ready(t.Context()); lock != nil || err != nil || <-p.heard != time.Minute {
+		t.Errorf("lock %v, error %v", lock, err)
+	}
+	m.Shutdown(false)
+	for range 2 { // once is enough
+		lock, _, err := w.ready(t.Context())
+		test.Must(t, err)
+		test.Must(t, lock.Close())
+	}
+	if within := <-p.heard; within != -1 || len(p.heard) > 0 {
+		t.Errorf("pods have %v, and %d more", within, len(p.heard))
+	}
+}
+
 // TestFlood: any user of the machine may send podrun as many and as long signals as they like, with files. It keeps no
 // file of them, and a shutdown is heard.
 func TestFlood(t *testing.T) {
