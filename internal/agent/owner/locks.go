@@ -193,7 +193,8 @@ func (l *Locks) Close() {
 	}
 }
 
-// Sweep removes the lock files that killed processes left of pods that no process owns.
+// Sweep removes the lock files that killed processes left of pods that no process owns. That of a killed serve stays as
+// long as the pod has a status: it says how old that is (Reader.LastKept).
 func (l *Locks) Sweep() error {
 	entries, err := os.ReadDir(l.dirs.PodLocks())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -228,11 +229,18 @@ func (l *Locks) sweep(key pod.Key, path string) error {
 	if err != nil {
 		return err
 	}
-	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // else a process owns the pod
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && // else a process owns the pod
+		(readHolder(f).Command != Serve || !isThere(l.dirs.StatusFiles().Pod(key))) {
+		_ = f.Truncate(0) // who wants the pod at this moment must not take the killed process for its owner
 		removeLock(f, path)
 	}
 	unlockFile(f)
 	return nil
+}
+
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // removeLock removes a locked file, unless the path leads to another file now.
