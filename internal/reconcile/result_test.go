@@ -53,12 +53,12 @@ func TestStoppedOnAFullDisk(t *testing.T) {
 	})
 }
 
-// filledDisk is full until what fills it is removed: the pod's emptyDir volumes, or the file system of a container.
+// filledDisk is full until the pod's emptyDir volumes, which fill it, are removed.
 type filledDisk struct {
 	runtime.Data
 	runtime.Containers
-	container, free *bool
-	results         *int
+	free    *bool
+	results *int
 }
 
 func (d filledDisk) full() error {
@@ -69,13 +69,8 @@ func (d filledDisk) full() error {
 }
 
 func (d filledDisk) RemoveEmptyDirs(ctx context.Context, uid pod.UID) error {
-	*d.free = *d.free || !*d.container
+	*d.free = true
 	return d.Data.RemoveEmptyDirs(ctx, uid)
-}
-
-func (d filledDisk) RemoveContainer(ctx context.Context, id string) error {
-	*d.free = *d.free || *d.container
-	return d.Containers.RemoveContainer(ctx, id)
 }
 
 func (d filledDisk) ReapContainer(ctx context.Context, id, message string) error {
@@ -96,26 +91,21 @@ func (d filledDisk) SaveResult(uid pod.UID) error {
 // TestRemovedFromADiskThatItFills: a pod is removed although the disk, which it has filled itself, has no space to record
 // anything. The result of one that had completed before is stored all the same.
 func TestRemovedFromADiskThatItFills(t *testing.T) {
-	for name, c := range map[string]struct{ container, completed bool }{
-		"runs, its volume fills it":         {},
-		"runs, its container fills it":      {container: true},
-		"completed, its volume fills it":    {completed: true},
-		"completed, its container fills it": {true, true},
-	} {
+	for name, completed := range map[string]bool{"runs": false, "completed": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				script := fake.Script{}
-				if c.completed {
+				if completed {
 					script.Run = time.Second
 				}
 				rt := runtimeWith(map[string]fake.Script{"a:1": script})
 				p := newPod("fills", "u1", v1.RestartPolicyOnFailure, "a")
 				p.Annotations[plan.AnnotationRunPolicy] = plan.RunOnceEver
 				free, results := true, 0
-				disk := filledDisk{container: &c.container, free: &free, results: &results}
+				disk := filledDisk{free: &free, results: &results}
 				h := start(t, rt, func(o *reconcile.Options) {
 					disk.Data, disk.Containers = o.Data, o.Containers
-					o.Data, o.Containers, o.Stops = disk, disk, c.completed
+					o.Data, o.Containers, o.Stops = disk, disk, completed
 				})
 				defer h.stop()
 				h.want(p)
@@ -126,7 +116,7 @@ func TestRemovedFromADiskThatItFills(t *testing.T) {
 				if all, err := rt.List(t.Context()); err != nil || len(all) > 0 {
 					t.Errorf("%v is left: %v", all, err)
 				}
-				if wanted := map[bool]int{true: 1}[c.completed]; results != wanted {
+				if wanted := map[bool]int{true: 1}[completed]; results != wanted {
 					t.Errorf("%d results were stored", results)
 				}
 			})

@@ -291,13 +291,13 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 	case plan.Interrupt:
 		return e.remover.data.Interrupt(s.Pod.UID)
 	case plan.Reap:
-		return e.remover.reap(ctx, s, seen, a.ID)
+		return e.remover.reap(ctx, s.Pod, seen, a.ID)
 	case plan.RemoveContainer:
 		return e.remover.removeContainer(ctx, seen, a.ID)
 	case plan.RemoveSandbox:
 		return e.removeSandbox(ctx, s, a)
 	case plan.RemoveData:
-		return e.remover.removeData(ctx, s, seen, a.UID)
+		return e.remover.removeData(ctx, a.UID, a.UID == s.Result)
 	default:
 		return fmt.Errorf("unknown action %T", a)
 	}

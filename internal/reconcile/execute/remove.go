@@ -12,7 +12,6 @@ import (
 	"podrun.io/podrun/internal/reconcile/admission"
 	"podrun.io/podrun/internal/reconcile/lifecycle"
 	"podrun.io/podrun/internal/reconcile/record"
-	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys/shortage"
 )
@@ -51,9 +50,9 @@ func (r *remover) finishLog(ctx context.Context, p *v1.Pod, c pod.Container) err
 
 // reap records the exit of an instance of the pod, or of one that is not desired any more, after its
 // log is complete.
-func (r *remover) reap(ctx context.Context, s *revision.State, seen pod.Observed, id string) error {
+func (r *remover) reap(ctx context.Context, p *v1.Pod, seen pod.Observed, id string) error {
 	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
-		p, message, uid := s.Pod, "", pod.UID("")
+		message, uid := "", pod.UID("")
 		for _, c := range seen.Containers {
 			if c.ID != id {
 				continue
@@ -73,52 +72,29 @@ func (r *remover) reap(ctx context.Context, s *revision.State, seen pod.Observed
 		}
 		r.life.Instances.Reaped(id)
 		r.life.Hooks.Cancel(id)
-		err := r.containers.ReapContainer(ctx, id, message)
-		if p != nil || uid == "" || !shortage.Is(err) {
-			return err
+		record := func() error { return r.containers.ReapContainer(ctx, id, message) }
+		if p != nil {
+			return record()
 		}
-		if err := r.removeEmptyDirs(ctx, uid); err != nil {
-			return err
-		}
-		if err = r.containers.ReapContainer(ctx, id, message); shortage.Is(err) && uid != s.Result {
-			err = r.containers.RemoveContainer(ctx, id) // nobody asks any more how it has ended
-		}
-		return err
+		return r.withSpace(ctx, uid, record)
 	})
 }
 
-// removeEmptyDirs removes what a pod that is removed, and has ended, has written to its own volumes: it may be what fills
-// the disk, so that nothing else of the pod could be removed.
-func (r *remover) removeEmptyDirs(ctx context.Context, uid pod.UID) error {
-	r.log.Warn("a disk is full: the emptyDir volumes of a pod are removed first", "pod", r.key)
+// withSpace calls f, which stores something of a pod that is removed and has ended. If the disk is full, it removes first
+// what the pod has written to its own volumes: that may be what fills it, and nothing else of the pod could be removed.
+func (r *remover) withSpace(ctx context.Context, uid pod.UID, f func() error) error {
+	err := f()
+	if uid == "" || !shortage.Is(err) {
+		return err
+	}
+	r.log.Warn("a disk is full: the emptyDir volumes of a pod that is removed go first", "err", err)
 	if err := r.volumes.Teardown(ctx, uid); err != nil {
 		return err
 	}
-	return r.data.RemoveEmptyDirs(ctx, uid)
-}
-
-// saveResult stores the result of a revision that outlives it. On a full disk it removes first what the pod has written,
-// also to the file systems of its containers, whose exits are recorded.
-func (r *remover) saveResult(ctx context.Context, seen pod.Observed, uid pod.UID) error {
-	err := r.data.SaveResult(uid)
-	if !shortage.Is(err) {
+	if err := r.data.RemoveEmptyDirs(ctx, uid); err != nil {
 		return err
 	}
-	if err := r.removeEmptyDirs(ctx, uid); err != nil {
-		return err
-	}
-	if err = r.data.SaveResult(uid); !shortage.Is(err) {
-		return err
-	}
-	for _, c := range seen.Containers {
-		if c.UID != uid {
-			continue
-		}
-		if err := r.containers.RemoveContainer(ctx, c.ID); err != nil {
-			return err
-		}
-	}
-	return r.data.SaveResult(uid)
+	return f()
 }
 
 // logIsMessage reports that the end of the log of p's instance c is its termination message
@@ -163,7 +139,7 @@ func (r *remover) yieldPorts(ctx context.Context, seen pod.Observed, id string) 
 		ctx, cancel := context.WithTimeout(ctx, yieldLimit)
 		defer cancel()
 		if err := r.sandboxes.YieldPorts(ctx, c.SandboxID); err != nil {
-			r.log.Warn("the successor of a pod does not have its host ports yet", "pod", r.key, "err", err)
+			r.log.Warn("the successor of a pod does not have its host ports yet", "err", err)
 		}
 	}
 }
@@ -177,14 +153,14 @@ func (r *remover) removeSandbox(ctx context.Context, id string) error {
 
 // removeData unmounts the volumes of a revision and then removes everything that was saved for it, but the result if
 // that outlives it.
-func (r *remover) removeData(ctx context.Context, s *revision.State, seen pod.Observed, uid pod.UID) error {
+func (r *remover) removeData(ctx context.Context, uid pod.UID, outlives bool) error {
 	r.logs.Forget(uid)
 	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
 		if err := r.volumes.Teardown(ctx, uid); err != nil {
 			return err
 		}
-		if uid == s.Result {
-			if err := r.saveResult(ctx, seen, uid); err != nil {
+		if outlives {
+			if err := r.withSpace(ctx, uid, func() error { return r.data.SaveResult(uid) }); err != nil {
 				return err
 			}
 		}
