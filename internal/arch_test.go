@@ -140,7 +140,7 @@ var rooms = map[string]room{
 	"internal/reconcile/pull":              {imports: "pod plan runtime runtime/trace reconcile/record reconcile/revision timeline"},
 	"internal/reconcile/eviction":          {imports: "pod plan runtime"},
 	"internal/reconcile/publish":           {imports: "pod plan manifest runtime status reconcile/admission reconcile/lifecycle reconcile/revision sys/errtext timeline"},
-	"internal/reconcile/execute":           {imports: "pod oci/env plan manifest runtime runtime/trace reconcile/admission reconcile/lifecycle reconcile/pull reconcile/record reconcile/revision sys/patience timeline"},
+	"internal/reconcile/execute":           {imports: "pod oci/env plan manifest runtime runtime/trace reconcile/admission reconcile/lifecycle reconcile/pull reconcile/record reconcile/revision sys/patience sys/shortage timeline"},
 	"internal/network":                     {imports: "checkpoint/layout sys pod network/bridge network/cni network/netdev network/portmap"},
 	"internal/network/bridge":              {imports: "checkpoint/layout sys sys/pace pod network/firewall network/netdev network/nft network/portmap network/records"},
 	"internal/network/firewall":            {imports: "network/nft sys"},

@@ -80,8 +80,9 @@ func (r *remover) reap(ctx context.Context, p *v1.Pod, seen pod.Observed, id str
 	})
 }
 
-// withSpace calls f, which stores something of a pod that is removed and has ended. If the disk is full, it removes first
-// what the pod has written to its own volumes: that may be what fills it, and nothing else of the pod could be removed.
+// withSpace calls f, which stores something of a pod that is removed and has ended. If the disk is full, it removes
+// first what the pod has written to its own volumes: that may be what fills it, and nothing else of the pod could be
+// removed.
 func (r *remover) withSpace(ctx context.Context, uid pod.UID, f func() error) error {
 	err := f()
 	if uid == "" || !shortage.Is(err) {
