@@ -135,9 +135,9 @@ func TestStartedDuringShutdown(t *testing.T) {
 	m.write("/etc/pods/web.yaml", podOf("web", "echo began >>/t/web; "+forever))
 	m.await("the pod", isReady("web"))
 	m.sh("systemd-run --unit delays systemd-inhibit --what=shutdown --mode=delay --who=test --why=test sleep 3600")
-	m.await("another's delay", "systemd-inhibit --list --no-pager | grep -q sleep; systemd-inhibit --list --no-pager | grep -q podrun")
+	m.await("another's delay", "systemd-inhibit --list --no-pager | grep -q systemd-inhibit; systemd-inhibit --list --no-pager | grep -q podrun")
 	m.sh("systemctl --no-block reboot")
-	const none = `[ "$(podrun get pods web -o jsonpath='{.status.containerStatuses[0].state.running}')" = "" ]`
+	const none = `now=$(podrun get pods web -o jsonpath='{.status.containerStatuses[0].state.running}'); [ "$now" = "" ]`
 	m.await("the pod to end", none)
 	m.sh("systemctl kill --kill-whom=main --signal=KILL podrun")
 	m.await("podrun to notice the shutdown", `journalctl -b -u podrun --no-pager | grep -q "already shutting down"`)

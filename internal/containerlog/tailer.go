@@ -99,17 +99,11 @@ func (t *Tailer) Follow(inst pod.Instance, pid int) {
 // may be called repeatedly, also after a crash. If it fails, for example on a full disk, no output
 // is lost and the caller must call it again.
 func (t *Tailer) Finish(ctx context.Context, inst pod.Instance) error {
-	err := t.finish(ctx, inst)
-	if err == nil { // the process that rotated it may have been killed before it cleaned
-		t.queueCleaning(t.o.Dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt))
-	}
-	return err
-}
-
-func (t *Tailer) finish(ctx context.Context, inst pod.Instance) error {
+	log := t.o.Dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt)
 	c, err := openConverter(t.o.Dirs, inst, t.o.Rotation)
 	if errors.Is(err, errRemoved) {
 		t.unfollow(func(i pod.Instance) bool { return i == inst })
+		t.queueCleaning(log) // the process that finished it may have been killed before it cleaned
 		return nil
 	}
 	if err != nil {
@@ -122,6 +116,9 @@ func (t *Tailer) finish(ctx context.Context, inst pod.Instance) error {
 	}
 	if err = drain(ctx, c, true); err == nil {
 		err = retryBusy(ctx, c.remove)
+	}
+	if err == nil || errors.Is(err, errRemoved) || c.rotated { // the process that rotated it may have been killed before it cleaned
+		t.queueCleaning(log)
 	}
 	if err != nil && !errors.Is(err, errRemoved) {
 		return fmt.Errorf("finishing log: %w", err)

@@ -26,7 +26,7 @@ const (
 	underway = service + ".OperationInProgress"
 )
 
-// again is the delay until a connection that failed or broke is tried again.
+// again is the delay until a connection that failed or broke is tried again, and a lock that was refused.
 const again = 15 * time.Second
 
 // Shutdown reacts to a shutdown of the machine.
@@ -50,13 +50,14 @@ type Options struct {
 
 // Watcher waits for a shutdown of the machine.
 type Watcher struct {
-	o Options
+	o     Options
+	again time.Duration
 	// begun: the pods were terminated, since the last Cancel.
 	begun bool
 }
 
 // New returns a Watcher.
-func New(o Options) *Watcher { return &Watcher{o: o} }
+func New(o Options) *Watcher { return &Watcher{o: o, again: again} }
 
 // Run delays shutdowns until ctx ends, and returns ctx's error. If there is no bus or no logind on
 // it, it tries again every 15 s.
@@ -71,7 +72,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(again):
+		case <-time.After(w.again):
 		}
 	}
 	return ctx.Err()
@@ -91,9 +92,17 @@ func (w *Watcher) watch(ctx context.Context) error {
 	}
 	defer func() { lock.Close() }()
 	for {
+		var retry <-chan time.Time
+		if w.begun {
+			retry = time.After(w.again)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-retry: // logind does not say that it has forgotten a shutdown, as with shutdown -c or when it restarts
+			if lock, within, err = w.ready(ctx); err != nil {
+				return err
+			}
 		case err := <-ended:
 			return fmt.Errorf("the connection to the bus has ended: %w", err)
 		case begun := <-shutdowns:
@@ -123,19 +132,25 @@ func (w *Watcher) cancel() {
 	w.o.Shutdown.Cancel()
 }
 
-// ready acquires a lock, and catches up with what logind has said while there was no connection. While a shutdown is
+// ready acquires a lock, and catches up with what logind has not said, or not to this connection. While a shutdown is
 // under way there is no lock: nothing but the service manager waits for the pods then.
 func (w *Watcher) ready(ctx context.Context) (lock *os.File, within time.Duration, err error) {
 	lock, within, err = w.hold(ctx)
 	if refused := (dbus.Error{}); errors.As(err, &refused) && refused.Name == underway {
-		w.o.Log.Info("node is already shutting down; terminating pods", "within", w.o.Most)
-		w.begin(ctx, w.o.Most)
+		if !w.begun {
+			w.o.Log.Info("node is already shutting down; terminating pods", "within", w.o.Most)
+			w.begin(ctx, w.o.Most)
+		}
 		return nil, w.o.Most, nil
 	}
 	if err != nil {
 		return nil, 0, err
 	}
 	if w.begun {
+		if stopping, err := Stopping(ctx); stopping || err != nil { // without logind, or it has ended meanwhile
+			lock.Close()
+			return nil, within, err
+		}
 		w.cancel()
 	}
 	w.o.Log.Info("node shutdown is delayed until pods have ended", "longest", within)

@@ -130,6 +130,36 @@ func TestCancelledUnheard(t *testing.T) {
 	}
 }
 
+// TestForgotten: logind has forgotten a shutdown that it had announced, and says nothing.
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	m := testlogind.New(t, 5*time.Second)
+	p := pods{heard: make(chan time.Duration), done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	w := New(Options{Address: m.Address, Most: time.Minute, Shutdown: p, Log: slog.New(slog.DiscardHandler)})
+	w.again = 50 * time.Millisecond
+	running.Go(func() { _ = w.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	m.Lock(0)
+	m.Shutdown(true)
+	<-p.heard
+	p.done <- struct{}{}
+	select {
+	case within := <-p.heard:
+		t.Fatalf("while it shuts down, pods have %v", within)
+	case <-time.After(10 * w.again):
+	}
+	m.Forget()
+	if within := <-p.heard; within != -1 {
+		t.Errorf("pods have %v", within)
+	}
+	if !m.Lock(1).Held(10 * w.again) {
+		t.Error("the lock is not held")
+	}
+}
+
 // TestFlood: any user of the machine may send podrun as many and as long signals as they like, with files. It keeps no
 // file of them, and a shutdown is heard.
 func TestFlood(t *testing.T) {

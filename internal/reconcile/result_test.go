@@ -57,20 +57,33 @@ func TestStoppedOnAFullDisk(t *testing.T) {
 type filledDisk struct {
 	runtime.Data
 	runtime.Containers
-	free    *bool
-	results *int
+	runtime.Sandboxes
+	*fill
 }
 
-func (d filledDisk) full() error {
-	if *d.free {
+type fill struct {
+	free, emptied, marked bool
+	results               int
+}
+
+func (f *fill) full() error {
+	if f.free {
 		return nil
 	}
 	return fmt.Errorf("writing: %w", unix.ENOSPC)
 }
 
 func (d filledDisk) RemoveEmptyDirs(ctx context.Context, uid pod.UID) error {
-	*d.free = true
+	d.free, d.emptied = true, true
 	return d.Data.RemoveEmptyDirs(ctx, uid)
+}
+
+func (d filledDisk) Note(uid pod.UID, id string, n pod.Notes) error {
+	if err := d.full(); err != nil {
+		return err
+	}
+	d.marked = d.emptied && n.Unwanted
+	return d.Data.Note(uid, id, n)
 }
 
 func (d filledDisk) ReapContainer(ctx context.Context, id, message string) error {
@@ -80,44 +93,55 @@ func (d filledDisk) ReapContainer(ctx context.Context, id, message string) error
 	return d.Containers.ReapContainer(ctx, id, message)
 }
 
+func (d filledDisk) RemoveSandbox(ctx context.Context, id string) error {
+	if err := d.full(); err != nil {
+		return err
+	}
+	return d.Sandboxes.RemoveSandbox(ctx, id)
+}
+
 func (d filledDisk) SaveResult(uid pod.UID) error {
 	if err := d.full(); err != nil {
 		return err
 	}
-	*d.results++
+	d.results++
 	return d.Data.SaveResult(uid)
 }
 
 // TestRemovedFromADiskThatItFills: a pod is removed although the disk, which it has filled itself, has no space to record
-// anything. The result of one that had completed before is stored all the same.
+// anything. Before anything else podrun then records that the pod is not wanted. The result of one that had completed
+// before is stored all the same.
 func TestRemovedFromADiskThatItFills(t *testing.T) {
-	for name, completed := range map[string]bool{"runs": false, "completed": true} {
+	for name, c := range map[string]struct {
+		script  fake.Script
+		policy  v1.RestartPolicy
+		results int
+	}{
+		"it runs":           {policy: v1.RestartPolicyOnFailure},
+		"it is to run anew": {script: fake.Script{Run: time.Second, Exit: 1}, policy: v1.RestartPolicyAlways},
+		"it has completed":  {script: fake.Script{Run: time.Second}, policy: v1.RestartPolicyOnFailure, results: 1},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				script := fake.Script{}
-				if completed {
-					script.Run = time.Second
-				}
-				rt := runtimeWith(map[string]fake.Script{"a:1": script})
-				p := newPod("fills", "u1", v1.RestartPolicyOnFailure, "a")
+				rt := runtimeWith(map[string]fake.Script{"a:1": c.script})
+				p := newPod("fills", "u1", c.policy, "a")
 				p.Annotations[plan.AnnotationRunPolicy] = plan.RunOnceEver
-				free, results := true, 0
-				disk := filledDisk{free: &free, results: &results}
+				disk := &fill{free: true}
 				h := start(t, rt, func(o *reconcile.Options) {
-					disk.Data, disk.Containers = o.Data, o.Containers
-					o.Data, o.Containers, o.Stops = disk, disk, completed
+					all := filledDisk{o.Data, o.Containers, o.Sandboxes, disk}
+					o.Data, o.Containers, o.Sandboxes, o.Stops = all, all, all, c.results > 0
 				})
 				defer h.stop()
 				h.want(p)
 				after(time.Minute)
-				free = false
+				disk.free = false
 				h.want()
 				after(10 * time.Minute)
 				if all, err := rt.List(t.Context()); err != nil || len(all) > 0 {
 					t.Errorf("%v is left: %v", all, err)
 				}
-				if wanted := map[bool]int{true: 1}[completed]; results != wanted {
-					t.Errorf("%d results were stored", results)
+				if !disk.marked || disk.results != c.results {
+					t.Errorf("marked: %t; %d results were stored", disk.marked, disk.results)
 				}
 			})
 		})

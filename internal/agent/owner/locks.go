@@ -193,8 +193,7 @@ func (l *Locks) Close() {
 	}
 }
 
-// Sweep removes the lock files that killed processes left of pods that no process owns. That of a killed serve stays as
-// long as the pod has a status: it says how old that is (Reader.LastKept).
+// Sweep removes the lock files that killed processes left of pods that no process owns.
 func (l *Locks) Sweep() error {
 	entries, err := os.ReadDir(l.dirs.PodLocks())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -229,18 +228,12 @@ func (l *Locks) sweep(key pod.Key, path string) error {
 	if err != nil {
 		return err
 	}
-	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && // else a process owns the pod
-		(readHolder(f).Command != Serve || !isThere(l.dirs.StatusFiles().Pod(key))) {
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // else a process owns the pod
 		_ = f.Truncate(0) // who wants the pod at this moment must not take the killed process for its owner
 		removeLock(f, path)
 	}
 	unlockFile(f)
 	return nil
-}
-
-func isThere(path string) bool {
-	_, err := os.Lstat(path)
-	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // removeLock removes a locked file, unless the path leads to another file now.

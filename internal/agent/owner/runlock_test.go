@@ -11,7 +11,6 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/test"
 )
 
 // TestLockRun: LockRun waits for a lock that is released soon, such as that of a killed serve's
@@ -59,30 +58,6 @@ func TestSweepOfPodLocks(t *testing.T) {
 	}
 	if !exists(dirs.PodLock(a)) || exists(dirs.PodLock(b)) {
 		t.Errorf("a: %v, b: %v", exists(dirs.PodLock(a)), exists(dirs.PodLock(b)))
-	}
-}
-
-// TestSweepKeepsTheTimeOfStatuses: as long as a pod has a status, it is known when the serve that wrote it was killed.
-func TestSweepKeepsTheTimeOfStatuses(t *testing.T) {
-	dirs := layout.Dirs{Run: t.TempDir()}
-	key := pod.Key{Namespace: "default", Name: "a"}
-	serve := NewLocks(dirs, Serve)
-	if _, _, err := serve.Acquire(key); err != nil {
-		t.Fatal(err)
-	}
-	serve.Close()
-	files := dirs.StatusFiles()
-	test.Must(t, os.MkdirAll(files.Dir(), 0o700))
-	test.Must(t, os.WriteFile(files.Seen(), nil, 0o600))
-	test.Must(t, os.WriteFile(files.Pod(key), nil, 0o600))
-	test.Must(t, NewLocks(dirs, Down).Sweep())
-	if (Reader{dirs}).LastKept(key).IsZero() {
-		t.Error("it is not known any more")
-	}
-	test.Must(t, os.Remove(files.Pod(key)))
-	test.Must(t, NewLocks(dirs, Down).Sweep())
-	if exists(dirs.PodLock(key)) {
-		t.Error("the lock of a pod that is gone is left")
 	}
 }
 

@@ -171,7 +171,7 @@ func (e *Executor) Perform(
 			e.log.Info(a.String())
 		}
 		err := finish(ctx, func(longer context.Context) error {
-			return e.do(runtime.WithCaller(longer, ctx, e.slow), &s, seen, a)
+			return e.withSpace(runtime.WithCaller(longer, ctx, e.slow), &s, seen, a)
 		})
 		if errors.Is(err, lifecycle.ErrLate) {
 			late = errors.Join(late, fmt.Errorf("%s: %w", a, err))

@@ -8,10 +8,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile/admission"
 	"podrun.io/podrun/internal/reconcile/lifecycle"
 	"podrun.io/podrun/internal/reconcile/record"
+	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys/shortage"
 )
@@ -52,12 +54,11 @@ func (r *remover) finishLog(ctx context.Context, p *v1.Pod, c pod.Container) err
 // log is complete.
 func (r *remover) reap(ctx context.Context, p *v1.Pod, seen pod.Observed, id string) error {
 	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
-		message, uid := "", pod.UID("")
+		message := ""
 		for _, c := range seen.Containers {
 			if c.ID != id {
 				continue
 			}
-			uid = c.UID
 			if err := r.finishLog(ctx, p, c); err != nil {
 				late := r.logTries > 0 && r.syncs.Count() >= r.logTries
 				if p != nil && !late || ctx.Err() != nil {
@@ -72,30 +73,8 @@ func (r *remover) reap(ctx context.Context, p *v1.Pod, seen pod.Observed, id str
 		}
 		r.life.Instances.Reaped(id)
 		r.life.Hooks.Cancel(id)
-		record := func() error { return r.containers.ReapContainer(ctx, id, message) }
-		if p != nil {
-			return record()
-		}
-		return r.withSpace(ctx, uid, record)
+		return r.containers.ReapContainer(ctx, id, message)
 	})
-}
-
-// withSpace calls f, which stores something of a pod that is removed and has ended. If the disk is full, it removes
-// first what the pod has written to its own volumes: that may be what fills it, and nothing else of the pod could be
-// removed.
-func (r *remover) withSpace(ctx context.Context, uid pod.UID, f func() error) error {
-	err := f()
-	if uid == "" || !shortage.Is(err) {
-		return err
-	}
-	r.log.Warn("a disk is full: the emptyDir volumes of a pod that is removed go first", "err", err)
-	if err := r.volumes.Teardown(ctx, uid); err != nil {
-		return err
-	}
-	if err := r.data.RemoveEmptyDirs(ctx, uid); err != nil {
-		return err
-	}
-	return f()
 }
 
 // logIsMessage reports that the end of the log of p's instance c is its termination message
@@ -161,7 +140,7 @@ func (r *remover) removeData(ctx context.Context, uid pod.UID, outlives bool) er
 			return err
 		}
 		if outlives {
-			if err := r.withSpace(ctx, uid, func() error { return r.data.SaveResult(uid) }); err != nil {
+			if err := r.data.SaveResult(uid); err != nil {
 				return err
 			}
 		}
@@ -169,5 +148,44 @@ func (r *remover) removeData(ctx context.Context, uid pod.UID, outlives bool) er
 			r.removing(r.key, uid)
 		}
 		return r.data.RemoveData(ctx, r.key, uid)
+	})
+}
+
+// withSpace performs an action. If that would remove a part of a pod that is not wanted, and cannot because the disk is
+// full, withSpace removes first what the pod has written to its own volumes, and tries again: that may be what fills the
+// disk. Nothing of a pod is removed while anything of it lives.
+func (e *Executor) withSpace(ctx context.Context, s *revision.State, seen pod.Observed, a plan.Action) error {
+	err := e.do(ctx, s, seen, a)
+	if s.Pod != nil || !shortage.OfDisk(err) {
+		return err
+	}
+	switch a.(type) {
+	case plan.Reap, plan.RemoveContainer, plan.RemoveSandbox, plan.RemoveData:
+	default:
+		return err
+	}
+	e.log.Warn("a disk is full: the emptyDir volumes of a pod that is removed go first", "err", err)
+	if err := e.remover.removeEmptyDirs(ctx, seen.Data); err != nil {
+		return err
+	}
+	// Should podrun be killed now, the pod does not go on without what its init containers had written there.
+	for _, c := range seen.Containers {
+		e.life.Notes.Save(*s, seen, c.ID)
+	}
+	return e.do(ctx, s, seen, a)
+}
+
+// removeEmptyDirs removes the emptyDir volumes of revisions of which nothing lives.
+func (r *remover) removeEmptyDirs(ctx context.Context, uids []pod.UID) error {
+	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
+		for _, uid := range uids {
+			if err := r.volumes.Teardown(ctx, uid); err != nil {
+				return err
+			}
+			if err := r.data.RemoveEmptyDirs(ctx, uid); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }

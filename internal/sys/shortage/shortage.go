@@ -20,6 +20,9 @@ func Is(err error) bool {
 		func(one error) bool { return errors.Is(err, one) })
 }
 
+// OfDisk reports whether an operation failed because a disk is full, or a quota of it used up.
+func OfDisk(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
 // again is the pause before a connection is accepted again.
 const again = 50 * time.Millisecond
 

@@ -212,8 +212,15 @@ func (m *Machine) Flood(content ...any) {
 // Shutdown announces that the machine shuts down or, with false, that the shutdown is cancelled.
 func (m *Machine) Shutdown(begins bool) {
 	m.t.Helper()
-	m.mu.Lock()
-	m.down = begins
-	m.mu.Unlock()
+	m.set(begins)
 	must(m.t, m.conn.Emit(path, manager+".PrepareForShutdown", begins))
+}
+
+// Forget makes the machine forget a shutdown that it has announced, as logind does with shutdown -c. It says nothing.
+func (m *Machine) Forget() { m.set(false) }
+
+func (m *Machine) set(down bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.down = down
 }
