@@ -142,7 +142,7 @@ func TestStartedDuringShutdown(t *testing.T) {
 	m.sh("systemctl kill --kill-whom=main --signal=KILL podrun")
 	m.await("podrun to notice the shutdown", `journalctl -b -u podrun --no-pager | grep -q "already shutting down"`)
 	m.await("the pod to end again", none)
-	m.sh("sleep 10; " + none)
+	m.sh("sleep 20; " + none)
 	started := m.lines("web")
 	m.sh("systemctl --no-block stop delays")
 	m.awaitBoot()

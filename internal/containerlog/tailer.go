@@ -103,7 +103,7 @@ func (t *Tailer) Finish(ctx context.Context, inst pod.Instance) error {
 	c, err := openConverter(t.o.Dirs, inst, t.o.Rotation)
 	if errors.Is(err, errRemoved) {
 		t.unfollow(func(i pod.Instance) bool { return i == inst })
-		t.queueCleaning(log) // the process that finished it may have been killed before it cleaned
+		t.queueCleaning(log) // who finished it may have been killed before that
 		return nil
 	}
 	if err != nil {
@@ -117,7 +117,7 @@ func (t *Tailer) Finish(ctx context.Context, inst pod.Instance) error {
 	if err = drain(ctx, c, true); err == nil {
 		err = retryBusy(ctx, c.remove)
 	}
-	if err == nil || errors.Is(err, errRemoved) || c.rotated { // the process that rotated it may have been killed before it cleaned
+	if err == nil || errors.Is(err, errRemoved) || c.rotated { // who rotated it may have been killed before cleaning it
 		t.queueCleaning(log)
 	}
 	if err != nil && !errors.Is(err, errRemoved) {

@@ -35,7 +35,7 @@ type Shutdown interface {
 	// which is at most what logind grants.
 	Begin(ctx context.Context, within time.Duration)
 	// Cancel reports that the shutdown was cancelled.
-	Cancel()
+	Cancel(ctx context.Context)
 }
 
 // Options configure a Watcher.
@@ -112,7 +112,7 @@ func (w *Watcher) watch(ctx context.Context) error {
 				lock.Close() // the shutdown continues
 				continue
 			}
-			w.cancel()
+			w.cancel(ctx)
 			lock.Close()
 			if lock, within, err = w.ready(ctx); err != nil {
 				return err
@@ -126,10 +126,10 @@ func (w *Watcher) begin(ctx context.Context, within time.Duration) {
 	w.o.Shutdown.Begin(ctx, within)
 }
 
-func (w *Watcher) cancel() {
+func (w *Watcher) cancel(ctx context.Context) {
 	w.begun = false
 	w.o.Log.Info("node shutdown was cancelled")
-	w.o.Shutdown.Cancel()
+	w.o.Shutdown.Cancel(ctx)
 }
 
 // ready acquires a lock, and catches up with what logind has not said, or not to this connection. While a shutdown is
@@ -151,7 +151,7 @@ func (w *Watcher) ready(ctx context.Context) (lock *os.File, within time.Duratio
 			lock.Close()
 			return nil, within, err
 		}
-		w.cancel()
+		w.cancel(ctx)
 	}
 	w.o.Log.Info("node shutdown is delayed until pods have ended", "longest", within)
 	return lock, within, nil

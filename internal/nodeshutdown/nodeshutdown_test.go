@@ -35,7 +35,7 @@ func (p pods) Begin(ctx context.Context, within time.Duration) {
 	}
 }
 
-func (p pods) Cancel() { p.heard <- -1 }
+func (p pods) Cancel(context.Context) { p.heard <- -1 }
 
 func TestShutdownWaits(t *testing.T) {
 	t.Parallel()

@@ -62,8 +62,8 @@ type filledDisk struct {
 }
 
 type fill struct {
-	free, emptied, marked bool
-	results               int
+	free, emptied, marked, interrupted bool
+	results                            int
 }
 
 func (f *fill) full() error {
@@ -100,36 +100,49 @@ func (d filledDisk) RemoveSandbox(ctx context.Context, id string) error {
 	return d.Sandboxes.RemoveSandbox(ctx, id)
 }
 
-func (d filledDisk) SaveResult(uid pod.UID) error {
+func (d filledDisk) Interrupt(uid pod.UID) error {
+	if err := d.full(); err != nil {
+		return err
+	}
+	return d.Data.Interrupt(uid)
+}
+
+func (d filledDisk) SaveResult(uid pod.UID) (err error) {
 	if err := d.full(); err != nil {
 		return err
 	}
 	d.results++
+	if d.interrupted, err = d.Interrupted(uid); err != nil {
+		return err
+	}
 	return d.Data.SaveResult(uid)
 }
 
 // TestRemovedFromADiskThatItFills: a pod is removed although the disk, which it has filled itself, has no space to record
-// anything. Before anything else podrun then records that the pod is not wanted. The result of one that had completed
-// before is stored all the same.
+// anything. Before anything else podrun then records that the pod is not wanted, or stores its result, if it has one for
+// good: that of one that is cut off is no success.
 func TestRemovedFromADiskThatItFills(t *testing.T) {
 	for name, c := range map[string]struct {
-		script  fake.Script
-		policy  v1.RestartPolicy
-		results int
+		script               fake.Script
+		policy               v1.RestartPolicy
+		results              int
+		interrupted, removed bool // removed: its manifest is; else it is stopped
 	}{
-		"it runs":           {policy: v1.RestartPolicyOnFailure},
-		"it is to run anew": {script: fake.Script{Run: time.Second, Exit: 1}, policy: v1.RestartPolicyAlways},
+		"it runs":           {policy: v1.RestartPolicyOnFailure, removed: true},
+		"it is cut off":     {policy: v1.RestartPolicyNever, results: 1, interrupted: true},
+		"it is to run anew": {script: fake.Script{Run: time.Second, Exit: 1}, policy: v1.RestartPolicyAlways, removed: true},
 		"it has completed":  {script: fake.Script{Run: time.Second}, policy: v1.RestartPolicyOnFailure, results: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := runtimeWith(map[string]fake.Script{"a:1": c.script})
+				rt.ExitOnTerm("a", 0)
 				p := newPod("fills", "u1", c.policy, "a")
 				p.Annotations[plan.AnnotationRunPolicy] = plan.RunOnceEver
 				disk := &fill{free: true}
 				h := start(t, rt, func(o *reconcile.Options) {
 					all := filledDisk{o.Data, o.Containers, o.Sandboxes, disk}
-					o.Data, o.Containers, o.Sandboxes, o.Stops = all, all, all, c.results > 0
+					o.Data, o.Containers, o.Sandboxes, o.Stops = all, all, all, !c.removed
 				})
 				defer h.stop()
 				h.want(p)
@@ -140,8 +153,8 @@ func TestRemovedFromADiskThatItFills(t *testing.T) {
 				if all, err := rt.List(t.Context()); err != nil || len(all) > 0 {
 					t.Errorf("%v is left: %v", all, err)
 				}
-				if !disk.marked || disk.results != c.results {
-					t.Errorf("marked: %t; %d results were stored", disk.marked, disk.results)
+				if disk.marked != c.removed || disk.results != c.results || disk.interrupted != c.interrupted {
+					t.Errorf("marked: %t; %d results were stored, interrupted: %t", disk.marked, disk.results, disk.interrupted)
 				}
 			})
 		})

@@ -115,12 +115,13 @@ func (o Options) critical(within time.Duration) time.Duration {
 	return min(max(critical, least), within-least)
 }
 
-// Cancel implements nodeshutdown.Shutdown.
-func (s *Pods) Cancel() {
+// Cancel implements nodeshutdown.Shutdown. It returns when the loop knows, which may be busy.
+func (s *Pods) Cancel(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.terminated = false
-	s.send(context.Background(), reconcile.Halt{Below: math.MinInt64})
+	for ctx.Err() == nil && !s.send(ctx, reconcile.Halt{Below: math.MinInt64}) {
+	}
 }
 
 func (s *Pods) send(ctx context.Context, h reconcile.Halt) bool {

@@ -77,7 +77,7 @@ func TestServiceManagerWaits(t *testing.T) {
 		wants(36*time.Second, 54*time.Second)
 		s.Begin(t.Context(), s.Grace)
 		wants()
-		s.Cancel()
+		s.Cancel(t.Context())
 		wants(0)
 		s.Begin(t.Context(), s.Grace)
 		wants(36*time.Second, 54*time.Second)

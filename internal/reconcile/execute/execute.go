@@ -297,7 +297,7 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 	case plan.RemoveSandbox:
 		return e.removeSandbox(ctx, s, a)
 	case plan.RemoveData:
-		return e.remover.removeData(ctx, a.UID, a.UID == s.Result)
+		return e.remover.removeData(ctx, s, a.UID)
 	default:
 		return fmt.Errorf("unknown action %T", a)
 	}

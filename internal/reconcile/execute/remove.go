@@ -133,14 +133,14 @@ func (r *remover) removeSandbox(ctx context.Context, id string) error {
 
 // removeData unmounts the volumes of a revision and then removes everything that was saved for it, but the result if
 // that outlives it.
-func (r *remover) removeData(ctx context.Context, uid pod.UID, outlives bool) error {
+func (r *remover) removeData(ctx context.Context, s *revision.State, uid pod.UID) error {
 	r.logs.Forget(uid)
 	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
 		if err := r.volumes.Teardown(ctx, uid); err != nil {
 			return err
 		}
-		if outlives {
-			if err := r.data.SaveResult(uid); err != nil {
+		if uid == s.Result {
+			if err := r.saveResult(s, uid); err != nil {
 				return err
 			}
 		}
@@ -151,9 +151,21 @@ func (r *remover) removeData(ctx context.Context, uid pod.UID, outlives bool) er
 	})
 }
 
+// saveResult stores the result of a revision. That it was cut off, which is no success, could not be recorded before if
+// the disk was full.
+func (r *remover) saveResult(s *revision.State, uid pod.UID) error {
+	if uid == s.CutOff {
+		if err := r.data.Interrupt(uid); err != nil {
+			return err
+		}
+		s.CutOff = ""
+	}
+	return r.data.SaveResult(uid)
+}
+
 // withSpace performs an action. If that would remove a part of a pod that is not wanted, and cannot because the disk is
-// full, withSpace removes first what the pod has written to its own volumes, and tries again: that may be what fills the
-// disk. Nothing of a pod is removed while anything of it lives.
+// full, withSpace removes first what the pod has written to its own volumes, and tries again: that may be what fills
+// the disk. Nothing of a pod is removed while anything of it lives.
 func (e *Executor) withSpace(ctx context.Context, s *revision.State, seen pod.Observed, a plan.Action) error {
 	err := e.do(ctx, s, seen, a)
 	if s.Pod != nil || !shortage.OfDisk(err) {
@@ -165,13 +177,18 @@ func (e *Executor) withSpace(ctx context.Context, s *revision.State, seen pod.Ob
 		return err
 	}
 	e.log.Warn("a disk is full: the emptyDir volumes of a pod that is removed go first", "err", err)
+	// Should podrun be killed, the pod must not go on without what its init containers have written there. If that
+	// cannot be saved before, it is afterwards.
+	save := func() {
+		for _, c := range seen.Containers {
+			e.life.Notes.Save(*s, seen, c.ID)
+		}
+	}
+	save()
 	if err := e.remover.removeEmptyDirs(ctx, seen.Data); err != nil {
 		return err
 	}
-	// Should podrun be killed now, the pod does not go on without what its init containers had written there.
-	for _, c := range seen.Containers {
-		e.life.Notes.Save(*s, seen, c.ID)
-	}
+	save()
 	return e.do(ctx, s, seen, a)
 }
 
@@ -179,8 +196,8 @@ func (e *Executor) withSpace(ctx context.Context, s *revision.State, seen pod.Ob
 func (r *remover) removeEmptyDirs(ctx context.Context, uids []pod.UID) error {
 	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
 		for _, uid := range uids {
-			if err := r.volumes.Teardown(ctx, uid); err != nil {
-				return err
+			if err := r.volumes.Teardown(ctx, uid); err != nil { // other volumes' may need space
+				r.log.Warn("unmounting the volumes of a pod failed", "err", err)
 			}
 			if err := r.data.RemoveEmptyDirs(ctx, uid); err != nil {
 				return err

@@ -80,7 +80,7 @@ func (n *Notes) Save(s revision.State, seen pod.Observed, id string) {
 			PostStartDue: r.hooks.postStartLeft(c),
 			Signals:      r.instances.recorded(id),
 			Failed:       probed.Failed,
-			Unwanted:     s.Unwants(c),
+			Unwanted:     s.Unwants(c) && c.UID != s.Result, // what has a result for good does not begin anew
 		}
 		if found, asked := r.prober.Results(r.key)[id]; asked && (found.Started != nil || found.Ready != nil) {
 			note.Started, note.Ready, note.Since = found.Started, found.Ready, r.instances.clock.wall().UTC()
