@@ -35,7 +35,12 @@ func (p pods) Begin(ctx context.Context, within time.Duration) {
 	}
 }
 
-func (p pods) Cancel(context.Context) { p.heard <- -1 }
+func (p pods) Cancel(ctx context.Context) {
+	select {
+	case p.heard <- -1:
+	case <-ctx.Done():
+	}
+}
 
 func TestShutdownWaits(t *testing.T) {
 	t.Parallel()
@@ -82,19 +87,31 @@ func TestShutdownWaits(t *testing.T) {
 	}
 }
 
+// soon is when a watcher of a test asks again for a lock.
+const soon = 50 * time.Millisecond
+
+// watch runs a Watcher until the test ends, and returns the pods that it ends.
+func watch(t *testing.T, m *testlogind.Machine) pods {
+	p := pods{heard: make(chan time.Duration), done: make(chan struct{})}
+	w := New(Options{Address: m.Address, Most: time.Minute, Shutdown: p, Log: slog.New(slog.DiscardHandler)})
+	w.again = soon
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return p
+}
+
 // TestStartedDuringShutdown: podrun that is started again while the machine shuts down gets no lock any more. It ends the
 // pods nevertheless, and goes on if the shutdown is cancelled.
 func TestStartedDuringShutdown(t *testing.T) {
 	t.Parallel()
 	m := testlogind.New(t, 5*time.Second)
 	m.Shutdown(true)
-	p := pods{heard: make(chan time.Duration), done: make(chan struct{})}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	w := New(Options{Address: m.Address, Most: time.Minute, Shutdown: p, Log: slog.New(slog.DiscardHandler)})
-	running.Go(func() { _ = w.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
+	p := watch(t, m)
 	if within := <-p.heard; within != time.Minute {
 		t.Errorf("pods have %v", within)
 	}
@@ -134,14 +151,7 @@ func TestCancelledUnheard(t *testing.T) {
 func TestForgotten(t *testing.T) {
 	t.Parallel()
 	m := testlogind.New(t, 5*time.Second)
-	p := pods{heard: make(chan time.Duration), done: make(chan struct{})}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	w := New(Options{Address: m.Address, Most: time.Minute, Shutdown: p, Log: slog.New(slog.DiscardHandler)})
-	w.again = 50 * time.Millisecond
-	running.Go(func() { _ = w.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
+	p := watch(t, m)
 	m.Lock(0)
 	m.Shutdown(true)
 	<-p.heard
@@ -149,13 +159,13 @@ func TestForgotten(t *testing.T) {
 	select {
 	case within := <-p.heard:
 		t.Fatalf("while it shuts down, pods have %v", within)
-	case <-time.After(10 * w.again):
+	case <-time.After(10 * soon):
 	}
 	m.Forget()
 	if within := <-p.heard; within != -1 {
 		t.Errorf("pods have %v", within)
 	}
-	if !m.Lock(1).Held(10 * w.again) {
+	if !m.Lock(1).Held(10 * soon) {
 		t.Error("the lock is not held")
 	}
 }
