@@ -39,8 +39,8 @@ test: shim ## run all tests; as root also those with real containers
 	@scripts/deps.sh runc busybox dbus-daemon xmllint promtool nft iptables-nft cni-plugins
 	@# What is built once for all must not count as a test's time; where it cannot be had, the tests say so.
 	@[ "$$(id -u)" != 0 ] || for kind in stock debian; do scripts/containerd.sh $$kind >/dev/null || true; done
-	@# Real containers on a slow and busy machine take their time; what lasts longest begins first. make lint vets.
-	go test -vet=off -tags ownshim -timeout 20m -parallel 6 ./internal/runtime/containerd ./...
+	@# Real containers on a slow and busy machine take their time. make lint vets.
+	go test -vet=off -tags ownshim -timeout 20m -parallel 6 ./...
 
 # What runs whole containerds is left out: their code, not podrun's, would be what is slowed down. So are long tests of
 # what has one goroutine.

@@ -297,17 +297,17 @@ func TestRemovedFromADiskThatItFills(t *testing.T) {
 	n.write("fills.yaml", inContainer(manifest("fills", "Always", "cat /dev/zero >/d/fill; "+forever,
 		"volumes: [{name: d, emptyDir: {}}]"), "volumeMounts: [{name: d, mountPath: /d}]"))
 	n.serve()
-	free := func(is func(blocks uint64) bool) func() error {
+	free := func(is func(bytes uint64) bool) func() error {
 		return func() error {
 			var st syscall.Statfs_t
-			if err := syscall.Statfs(disk, &st); err != nil || is(st.Bavail) {
+			if err := syscall.Statfs(disk, &st); err != nil || is(st.Bavail*uint64(st.Bsize)) {
 				return err
 			}
 			return fmt.Errorf("%d blocks are free", st.Bavail)
 		}
 	}
-	n.await("the disk to be full", free(func(blocks uint64) bool { return blocks == 0 }))
+	n.await("the disk to be full", free(func(bytes uint64) bool { return bytes == 0 }))
 	n.remove("fills.yaml")
 	n.gone("fills-n")
-	n.await("the disk to have space", free(func(blocks uint64) bool { return blocks > (20<<20)/4096 }))
+	n.await("the disk to have space", free(func(bytes uint64) bool { return bytes > 20<<20 }))
 }

@@ -15,6 +15,7 @@ import (
 
 	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/shortage"
 )
 
 // The shim stops copying a container's stream for good when a write fails, as on a full disk. The
@@ -129,7 +130,7 @@ func (o *orphan) write(ctx context.Context, text []byte) error {
 	for len(text) > 0 {
 		n, err := o.raw.Write(text)
 		text = text[n:]
-		if err != nil && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+		if err != nil && !shortage.OfDisk(err) {
 			return err
 		}
 		if len(text) > 0 {

@@ -50,7 +50,7 @@ func (r *remover) finishLog(ctx context.Context, p *v1.Pod, c pod.Container) err
 	return r.logs.Finish(ctx, c.Instance(r.key))
 }
 
-// reap records the exit of an instance of the pod, or of one that is not desired any more, after its
+// reap records the exit of an instance of p, or of a pod that is not desired any more, after its
 // log is complete.
 func (r *remover) reap(ctx context.Context, p *v1.Pod, seen pod.Observed, id string) error {
 	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
