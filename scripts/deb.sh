@@ -10,9 +10,10 @@ nfpm=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.41.3
 VERSION=$(scripts/version.sh)
 export VERSION
 export ARCH=${ARCH:-$(go env GOARCH)}
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
-# Modes and times are the package's, not those of whoever cloned or built.
+# Modes and times are the package's, not those of whoever cloned or built: the man pages say the month.
+export TZ=UTC0
 umask 022
 rm -rf bin/package bin/podrun_*_"$ARCH".deb # docs/start.md: apt install ./bin/podrun_*.deb
 mkdir -p bin/package/doc/packaging

@@ -20,6 +20,9 @@ build() {
 }
 one=$dir/one two=$dir/the-second/of-another/length
 mkdir -p "${two%/*}"
+# The last second of a month: in the second time zone the next one has begun.
+SOURCE_DATE_EPOCH=$(date -u -d '2026-11-30 23:59:59' +%s)
+export SOURCE_DATE_EPOCH
 (umask 022 && export TZ=UTC && build "$one")
 (umask 077 && export TZ=Pacific/Chatham && build "$two")
 
