@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +55,29 @@ func TestMachineShutsDown(t *testing.T) {
 		halt <- reconcile.Halt{Below: math.MinInt64}
 		after(time.Minute)
 		h.wantLiving("u1-a-1 u2-b-1 u3-b-0")
+	})
+}
+
+// TestShutdownEndsAHungStart: the start of a container hangs when the machine shuts down. The pod's other container is asked
+// to end all the same.
+func TestShutdownEndsAHungStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		halt, v := make(chan reconcile.Halt), hungVolumes{hangs: &atomic.Bool{}}
+		h := start(t, forever(), func(o *reconcile.Options) { o.Halt, o.Volumes = halt, v })
+		defer h.stop()
+		h.want(newPod("web", "u1", v1.RestartPolicyAlways, "a", "b"))
+		h.wantLiving("u1-a-0 u1-b-0")
+		v.hangs.Store(true)
+		h.rt.Exit("u1-b-0", 1)
+		after(time.Second)
+		h.wantLiving("u1-a-0")
+		halt <- reconcile.Halt{Below: math.MaxInt64, Grace: 10 * time.Second}
+		after(2 * time.Second)
+		h.wantLiving("")
+		v.hangs.Store(false)
+		halt <- reconcile.Halt{Below: math.MinInt64}
+		after(time.Minute)
+		h.wantLiving("u1-a-1 u1-b-1")
 	})
 }
 

@@ -89,7 +89,9 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 			l.notifyAll()
 		case h := <-l.o.Halt:
 			l.shared.halt.Store(&h)
-			l.notifyAll()
+			for _, w := range l.workers {
+				w.mailbox.Halt(h)
+			}
 		case w := <-l.finished:
 			l.retire(work, w)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile/execute"
 )
 
 // desiredPod is what the loop wants of one pod name.
@@ -36,9 +37,11 @@ type mailbox struct {
 	chosen  int // the version that read returned last; -1: read newest again
 	inspect bool
 	remount bool
+	// halt is the newest, heeded the one that the plan whose actions are in progress was made with. nil: none.
+	halt, heeded *Halt
 	// performs is the pod for which actions are in progress, nil if none are; cancel ends them.
 	performs *v1.Pod
-	cancel   context.CancelFunc
+	cancel   context.CancelCauseFunc
 }
 
 func newMailbox() *mailbox { return &mailbox{changed: make(chan struct{}, 1)} }
@@ -101,20 +104,47 @@ func (m *mailbox) remounts() bool {
 	return remount
 }
 
+// Halt wakes the worker because the machine shuts down. What it does for a pod that has to end now is given up: the
+// other containers of the pod need the time.
+func (m *mailbox) Halt(h Halt) {
+	m.mu.Lock()
+	m.halt = &h
+	m.cancelHalted()
+	m.mu.Unlock()
+	m.Notify()
+}
+
+// heed reports that the next plan is made with the newest Halt: its actions are how the pod ends.
+func (m *mailbox) heed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.heeded = m.halt
+}
+
+// cancelHalted ends the actions in progress if their pod has to end and their plan does not know that. The caller holds
+// mu.
+func (m *mailbox) cancelHalted() {
+	ends := func(h *Halt) bool { return h != nil && pod.Priority(m.performs) < h.Below }
+	if m.performs != nil && ends(m.halt) && !ends(m.heeded) {
+		m.cancel(execute.ErrShutdown)
+	}
+}
+
 // whileWanted returns a context for the actions on pod p. It ends when the newest desire is certain
-// to have no manifest of p any more.
+// to have no manifest of p any more, or the machine shuts down.
 func (m *mailbox) whileWanted(ctx context.Context, p *v1.Pod) (wanted context.Context, stop func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	m.performs, m.cancel = p, cancel
 	if m.chosen != m.version {
 		m.cancelUnwanted()
 	}
+	m.cancelHalted()
 	return ctx, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		cancel()
+		cancel(nil)
 		m.performs, m.cancel = nil, nil
 	}
 }
@@ -124,7 +154,7 @@ func (m *mailbox) whileWanted(ctx context.Context, p *v1.Pod) (wanted context.Co
 func (m *mailbox) cancelUnwanted() {
 	d := m.newest
 	if m.performs != nil && d.pod == nil && d.all != nil && !d.all.Keeps(m.performs) {
-		m.cancel()
+		m.cancel(nil)
 	}
 }
 

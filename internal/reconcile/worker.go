@@ -119,6 +119,7 @@ func (w *worker) sync(ctx context.Context, inspect bool) (wake time.Duration, go
 	seen := w.o.Inspector.Seen(w.key)
 	w.outdated = w.outdated || inspect
 	for ctx.Err() == nil {
+		w.mailbox.heed()
 		inspected := false
 		acquired, err := w.acquire()
 		if err != nil {
@@ -181,7 +182,7 @@ func (w *worker) sync(ctx context.Context, inspect bool) (wake time.Duration, go
 		// inspected the pod.
 		w.outdated = inspect
 		if err != nil && over {
-			w.log.Debug("the pod is not wanted any more: an action was given up", "err", err)
+			w.log.Debug("the pod is to end: an action was given up", "err", err)
 			continue
 		}
 		if err != nil {

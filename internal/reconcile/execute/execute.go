@@ -212,11 +212,21 @@ func (e *Executor) slow(reason, message string) {
 // Cancelling it is safe, because podrun may be killed at any instruction anyway.
 const lastTime = 15 * time.Second
 
+// ErrShutdown is the cause of a context that ends because the machine shuts down, and the pod with it. All of the pod
+// has hardly more time than lastTime then, so a running action has less.
+var ErrShutdown = errors.New("the machine shuts down")
+
 // finish completes an action that has begun even if ctx ends, within lastTime.
 func finish(ctx context.Context, do func(context.Context) error) error {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastTime, cancel) })()
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), ErrShutdown) {
+			time.AfterFunc(lastTime/10, cancel)
+		} else {
+			time.AfterFunc(lastTime, cancel)
+		}
+	})()
 	return do(longer)
 }
 
