@@ -110,3 +110,31 @@ func TestHangingFileSystem(t *testing.T) {
 		})
 	}
 }
+
+// TestHangingEtc: a container keeps podrun from its pod's own files, by a write to one of them that does not end. That
+// keeps no other pod, and neither their names.
+func TestHangingEtc(t *testing.T) {
+	f := newFixture(t)
+	p, other := podWith(emptyDir("v")), podWith(emptyDir("v"))
+	other.UID = "u2"
+	test.HangingMount(t, f.dirs().Revision(p.UID).Etc())
+	go func() { _ = f.RefreshHosts(p, pod.Sandbox{}) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := f.Setup(ctx, p, mounting(mountV), pod.Sandbox{}); err == nil {
+		t.Error("its files are not written, and it starts")
+	}
+	others := make(chan error, 1)
+	go func() {
+		_, err := f.Setup(t.Context(), other, mounting(mountV), pod.Sandbox{})
+		others <- errors.Join(err, f.RefreshHosts(other, pod.Sandbox{}))
+	}()
+	select {
+	case err := <-others:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it keeps another pod")
+	}
+}

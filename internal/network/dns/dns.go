@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -31,7 +32,8 @@ type Checkpoints interface {
 	List() (map[pod.Key][]*checkpoint.Checkpoint, error)
 }
 
-// Hosts rewrites the /etc/hosts of a pod that has one.
+// Hosts rewrites the /etc/hosts of a pod that has one. A container can keep the kernel from answering: it may write to
+// that file too, and a write locks out all others.
 type Hosts interface {
 	RefreshHosts(p *v1.Pod, s pod.Sandbox) error
 }
@@ -85,13 +87,16 @@ const (
 	unsettled = 2 * time.Second
 )
 
+// longest is how long the others wait for one pod's file.
+const longest = time.Second
+
 // Run keeps the files up to date until ctx ends, and returns ctx's error. If an update fails, it
 // tries again after 10 s.
 func (n *Names) Run(ctx context.Context, hosts Hosts) error {
-	written := map[pod.UID]string{}
+	written, hung := map[pod.UID]string{}, map[pod.UID]<-chan error{}
 	for {
 		var again <-chan time.Time
-		if err := n.refresh(hosts, written); err != nil {
+		if err := n.refresh(hosts, written, hung); err != nil {
 			n.o.Log.Warn("updating the pods' hosts files failed: pods may not find each other by name", "err", err)
 			again = time.After(10 * time.Second)
 		}
@@ -186,8 +191,9 @@ func (n *Names) catchUp() ([]peer, error) {
 
 // refresh reads all pods and rewrites all files whose contents may have changed. written has what the
 // pod's namespace saw of all pods when its file was last written, by UID. A file that cannot be written,
-// as while its container executes it, keeps no other from being written.
-func (n *Names) refresh(hosts Hosts, written map[pod.UID]string) error {
+// as while its container executes it, keeps no other from being written, nor does one whose writing hangs: hung has what
+// such a one will report.
+func (n *Names) refresh(hosts Hosts, written map[pod.UID]string, hung map[pod.UID]<-chan error) error {
 	peers, err := n.catchUp()
 	if err != nil {
 		return err
@@ -204,14 +210,36 @@ func (n *Names) refresh(hosts Hosts, written map[pod.UID]string) error {
 		if was, ok := written[p.pod.UID]; ok && was == now {
 			continue
 		}
-		if err := hosts.RefreshHosts(p.pod, p.sandbox); err != nil {
+		if err := refreshInTime(hosts, p, hung); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		written[p.pod.UID] = now
 	}
 	maps.DeleteFunc(written, func(uid pod.UID, _ string) bool { return !there[uid] })
+	maps.DeleteFunc(hung, func(uid pod.UID, _ <-chan error) bool { return !there[uid] })
 	return errors.Join(errs...)
+}
+
+// refreshInTime rewrites the file of one pod, unless that hangs since before.
+func refreshInTime(hosts Hosts, p peer, hung map[pod.UID]<-chan error) error {
+	if done := hung[p.pod.UID]; done != nil {
+		select {
+		case <-done:
+			delete(hung, p.pod.UID)
+		default:
+			return fmt.Errorf("refreshing /etc/hosts of %s: the write still hangs", pod.KeyOf(p.pod))
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- hosts.RefreshHosts(p.pod, p.sandbox) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(longest):
+		hung[p.pod.UID] = done
+		return fmt.Errorf("refreshing /etc/hosts of %s: not written within %s", pod.KeyOf(p.pod), longest)
+	}
 }
 
 // view returns what a pod of the namespace from sees of all pods.

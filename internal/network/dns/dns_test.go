@@ -29,6 +29,7 @@ type machine struct {
 	writes  int
 	fail    error
 	busy    map[pod.UID]error // fails to be written
+	hangs   map[pod.UID]chan struct{}
 	names   *Names
 }
 
@@ -45,6 +46,9 @@ func (m *machine) List() (map[pod.Key][]*checkpoint.Checkpoint, error) {
 }
 
 func (m *machine) RefreshHosts(p *v1.Pod, _ pod.Sandbox) error {
+	if hangs := m.hangs[p.UID]; hangs != nil {
+		<-hangs
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.busy[p.UID]; err != nil {
@@ -82,7 +86,7 @@ func TestNames(t *testing.T) {
 	other := m.add("far/c", "10.0.0.3", v1.PodSpec{})
 	host := m.add("far/d", "", v1.PodSpec{HostNetwork: true})
 	m.records[pod.Key{Namespace: "default", Name: "e-n"}] = []*checkpoint.Checkpoint{{Pod: &v1.Pod{}, Sandboxes: []pod.Sandbox{{Boot: "boot"}}}} // half made
-	if err := m.names.refresh(m, map[pod.UID]string{}); err != nil {
+	if err := m.names.refresh(m, map[pod.UID]string{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	const (
@@ -119,7 +123,7 @@ func TestForeignNames(t *testing.T) {
 	m.add("internal/git.company", "10.0.0.5", v1.PodSpec{})
 	node(m.add("a/c", "10.0.0.6", v1.PodSpec{}), "n1.example.com")
 	near, far := m.add("a/reader", "", v1.PodSpec{}), m.add("z/reader", "", v1.PodSpec{})
-	if err := m.names.refresh(m, map[pod.UID]string{}); err != nil {
+	if err := m.names.refresh(m, map[pod.UID]string{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	const (
@@ -150,16 +154,52 @@ func TestBusyFile(t *testing.T) {
 	c := m.add("c", "10.0.0.3", v1.PodSpec{})
 	m.busy = map[pod.UID]error{a.UID: unix.ETXTBSY, b.UID: unix.EROFS}
 	written := map[pod.UID]string{}
-	if err := m.names.refresh(m, written); !errors.Is(err, unix.ETXTBSY) || !errors.Is(err, unix.EROFS) {
+	if err := m.names.refresh(m, written, nil); !errors.Is(err, unix.ETXTBSY) || !errors.Is(err, unix.EROFS) {
 		t.Error(err)
 	}
 	if !strings.Contains(m.files[c.UID], "10.0.0.1 a ") {
 		t.Errorf("c's: %q", m.files[c.UID])
 	}
 	m.busy = nil
-	if err := m.names.refresh(m, written); err != nil || m.files[a.UID] == "" || m.files[b.UID] == "" || m.writes != 3 {
+	if err := m.names.refresh(m, written, nil); err != nil || m.files[a.UID] == "" || m.files[b.UID] == "" || m.writes != 3 {
 		t.Errorf("%d writes, %v, %v", m.writes, m.files, err)
 	}
+}
+
+// TestHungFile: a container writes to its hosts file without end, and so the kernel lets nobody else write to it. Others
+// get the names, podrun can end, and the file is written when it can be.
+func TestHungFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine()
+		a := m.add("a", "10.0.0.1", v1.PodSpec{})
+		b := m.add("b", "10.0.0.2", v1.PodSpec{})
+		m.hangs = map[pod.UID]chan struct{}{a.UID: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- m.names.Run(ctx, m) }()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		m.mu.Lock()
+		if m.files[b.UID] == "" || m.writes != 1 {
+			t.Errorf("%d writes, %q", m.writes, m.files)
+		}
+		m.mu.Unlock()
+		close(m.hangs[a.UID])
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if m.files[a.UID] == "" {
+			t.Errorf("a's file is not written, although it can be: %q", m.files)
+		}
+		m.hangs = map[pod.UID]chan struct{}{b.UID: make(chan struct{})}
+		defer close(m.hangs[b.UID])
+		c := m.add("c", "10.0.0.3", v1.PodSpec{})
+		m.names.SetIPs(pod.KeyOf(c), []v1.PodIP{{IP: "10.0.0.3"}})
+		time.Sleep(time.Minute)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
 }
 
 // TestAtStart: a pod that starts because another one is ready has that one's name, even if files of

@@ -45,14 +45,43 @@ type Options struct {
 
 // Files writes the files of the pods of one root directory. Its methods may be called concurrently.
 type Files struct {
-	o  Options
-	mu sync.Mutex // guards writes
+	o Options
+	// mu guards writing, which has a lock for each pod whose files are being written. It is not held meanwhile: a
+	// container that writes to such a file at length keeps its own pod waiting, and no other.
+	mu      sync.Mutex
+	writing map[pod.UID]*lock
 	// unresolved limits the warning that pods have no DNS to one per process.
 	unresolved sync.Once
 }
 
+type lock struct {
+	sync.Mutex
+	users int
+}
+
 // New returns Files. It changes nothing on disk.
-func New(o Options) *Files { return &Files{o: o} }
+func New(o Options) *Files { return &Files{o: o, writing: map[pod.UID]*lock{}} }
+
+// lock keeps others from writing the files of a pod until unlock is called.
+func (f *Files) lock(uid pod.UID) (unlock func()) {
+	f.mu.Lock()
+	l := f.writing[uid]
+	if l == nil {
+		l = &lock{}
+		f.writing[uid] = l
+	}
+	l.users++
+	f.mu.Unlock()
+	l.Lock()
+	return func() {
+		l.Unlock()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(f.writing, uid)
+		}
+	}
+}
 
 // Mounts writes the files of a pod into its data directory, which is opened as root, and returns the
 // mounts of one of its containers.
@@ -61,8 +90,7 @@ func (f *Files) Mounts(root *os.Root, p *v1.Pod, c *v1.Container, sandbox pod.Sa
 	if err != nil {
 		return nil, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.lock(p.UID)()
 	dir := f.o.Dirs.Revision(p.UID).Etc()
 	if err := root.MkdirAll(filepath.Base(dir), layout.ModePrivate); err != nil {
 		return nil, err
@@ -125,8 +153,7 @@ func (f *Files) refreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
 	if err != nil {
 		return err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.lock(p.UID)()
 	var errs []error
 	for _, dir := range []string{f.o.Dirs.Revision(p.UID).Etc(), f.o.Dirs.Legacy().Etc(p.UID)} {
 		if err := rewrite(dir, "hosts", hosts); !errors.Is(err, os.ErrNotExist) {
