@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/agent/directories"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/lint"
 )
@@ -24,7 +25,9 @@ func validateCommand(a *app) *cobra.Command {
 				return usage(c, fmt.Errorf("-o %q: must be text or json", output))
 			}
 			if directories.Check(a.Dirs().Modes()) == nil { // else another user could say what serve has
-				_ = flags.AdoptServe(c.Flags(), a.Dirs()) // without it, the defaults hold
+				if unlike := flags.AdoptServe(c.Flags(), a.Dirs()); unlike != nil {
+					cli.Warnf(a.ErrOut, "this may differ from what serve does: %v", unlike)
+				}
 			}
 			o, err := loading.Options()
 			if err != nil {

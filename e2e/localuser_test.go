@@ -24,6 +24,19 @@ func asNobody(t *testing.T, line string) string {
 	return string(out)
 }
 
+// forNobody returns a copy of podrun where a user without rights can execute it.
+func forNobody(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pn")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	must(t, os.Chmod(dir, 0o755))
+	if out, err := exec.Command("cp", setup.podrun, dir+"/podrun").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir + "/podrun"
+}
+
 const withClaim = `
     volumeMounts: [{name: data, mountPath: /data}, {name: data, mountPath: /part, subPath: part}, {name: scratch, mountPath: /scratch},
       {name: memory, mountPath: /memory}, {name: conf, mountPath: /conf}]`
@@ -70,6 +83,10 @@ func TestLocalUserAndClaims(t *testing.T) {
 	}
 	if out := asNobody(t, "ls "+n.path("run")); !strings.Contains(out, "Permission denied") {
 		t.Errorf("another user lists the run directory: %s", out)
+	}
+	out := asNobody(t, forNobody(t)+" get pods --run-dir "+n.path("run")+" --root-dir "+n.path("root"))
+	if !strings.Contains(out, "run it as root") || strings.Contains(out, "not running") {
+		t.Errorf("another user is told of pods that run: %s", out)
 	}
 	var st unix.Stat_t
 	must(t, unix.Stat(n.path("root"), &st))

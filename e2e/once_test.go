@@ -119,17 +119,8 @@ func TestOnceWithoutRunc(t *testing.T) {
 
 func TestOnceNeedsRoot(t *testing.T) {
 	n := bareNode(t)
-	// Where nobody can reach it.
-	dir, err := os.MkdirTemp("", "pn")
-	must(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	must(t, os.Chmod(dir, 0o755))
-	binary := dir + "/podrun"
-	if out, err := exec.Command("cp", setup.podrun, binary).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	cmd := exec.Command(binary, "once", "--manifests=-", "--run-dir="+n.path("run"))
-	cmd.Dir = dir
+	cmd := exec.Command(forNobody(t), "once", "--manifests=-", "--run-dir="+n.path("run"))
+	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	r := outcome(t, cmd, manifest("job", "Never", "true"))
 	if r.code != 2 && r.code != 3 || !strings.Contains(r.stderr, "root") {

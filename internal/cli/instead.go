@@ -7,7 +7,7 @@ import (
 
 // instead says what podrun has in place of commands of kubectl and podman that it does not have.
 var instead = []struct{ commands, text string }{
-	{"apply create run replace", "serve applies what is in its manifest directory by itself: copy the file there; " +
+	{"apply create run replace kube play up", "serve applies what is in its manifest directory by itself: copy the file there; " +
 		"podrun diff -f FILE shows what that changes, podrun once -f FILE runs pods without serve"},
 	{"edit patch set scale label annotate", "edit the pod's manifest, which podrun get pods -o wide names; " +
 		"serve applies it, podrun diff shows what it changes"},

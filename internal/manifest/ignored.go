@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -37,6 +38,11 @@ func (l *loader) ignore(p *v1.Pod, f *findings) {
 	}
 	for i := range p.Spec.Volumes {
 		v, path := &p.Spec.Volumes[i], fmt.Sprintf("spec.volumes[%d]", i)
+		if h := v.HostPath; h != nil && h.Path != "" && !filepath.IsAbs(h.Path) {
+			f.warnings = append(f.warnings, decode.Error{
+				Path: path + ".hostPath.path", Message: fmt.Sprintf("is relative to /: it is %q", filepath.Join("/", h.Path)),
+			})
+		}
 		if !documents.IsInjectedToken(p, v) {
 			continue
 		}

@@ -85,6 +85,10 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 		}
 		sources.Record(s)
 		displayed[s.Source] = path
+		if names := file.PassedOver(s.Source); len(names) > 0 {
+			f.Warnings = append(f.Warnings, fmt.Sprintf("%s: passed over, the name of a manifest ends with .yaml, .yml or .json: %s",
+				path, strings.Join(names, ", ")))
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -189,6 +189,9 @@ func TestCheck(t *testing.T) {
 		{`{"spec":{"containers":["x",null]}}`, `spec.containers[0]: must be an object, not the string "x"`, `{"spec":{"containers":[null,null]}}`},
 		{`{"spec":{"hostPID":"true","priority":1.5}}`,
 			`spec.hostPID: must be a boolean, not the string "true"; leave the quotes out | spec.priority: must be an integer of at most 32 bits, not 1.5`, `{"spec":{}}`},
+		{`{"spec":{"terminationGracePeriodSeconds":"30s","priority":"-1","hostPID":"rue"}}`,
+			`spec.hostPID: must be a boolean, not the string "rue" | spec.priority: must be an integer, not the string "-1"; leave the quotes out | ` +
+				`spec.terminationGracePeriodSeconds: must be an integer, not the string "30s"`, `{"spec":{}}`},
 		{`{"metadata":{"labels":{"a":true,"b":null}}}`, `metadata.labels[a]: must be a string, not the boolean true; put it in quotes`, `{"metadata":{"labels":{"b":null}}}`},
 		{`{"metadata":{"creationTimestamp":"today"}}`, `metadata.creationTimestamp: Invalid value: "today": must be a time, such as 2026-01-31T15:04:05Z`, `{"metadata":{}}`},
 		{`{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":"web"}},"resources":{"limits":{"cpu":1,"memory":"1Mi"}}}]}}`, "",

@@ -218,9 +218,9 @@ func (c *checker) wrong(value any, path, want string) bool {
 	case string:
 		got = fmt.Sprintf("the string %q", abbreviate(v))
 		if want != "a string" && want != "a list" && want != "an object" {
-			hint = "; leave the quotes out"
-			if v == "" || strings.Trim(v, "0123456789truefals") != "" {
-				hint = ""
+			_, notInteger := strconv.ParseInt(v, 10, 64)
+			if notInteger == nil || v == "true" || v == "false" {
+				hint = "; leave the quotes out"
 			}
 		}
 	case bool:

@@ -213,6 +213,19 @@ func (s *scanner) entries(to map[string]fs.DirEntry) error {
 	return err
 }
 
+// PassedOver returns the names in a directory that look like a kubelet's manifests, which may have any name, and are
+// none here: those that end with .manifest or have no dot.
+func PassedOver(dir string) []string {
+	entries, _ := os.ReadDir(dir) // no directory has none
+	var names []string
+	for _, e := range entries {
+		if e.Type().IsRegular() && (filepath.Ext(e.Name()) == ".manifest" || !strings.Contains(e.Name(), ".")) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
 // linkTargets adds the directory of path's symbolic link target, which need not exist, unless that
 // is the directory of path itself.
 func linkTargets(to []string, path string) []string {
