@@ -37,6 +37,9 @@ func parseCondition(text string) (condition, error) {
 		}
 		return func(p *v1.Pod) bool { return p != nil && hasCondition(p, name, value) }, nil
 	}
+	if strings.EqualFold(text, string(v1.PodReady)) {
+		return nil, fmt.Errorf("--for %q: did you mean condition=%s?", text, v1.PodReady)
+	}
 	return nil, fmt.Errorf(
 		"--for %q: must be condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE], create or delete", text)
 }
