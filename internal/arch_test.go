@@ -151,7 +151,7 @@ var rooms = map[string]room{
 	"internal/network/netdev":              {imports: "sys"},
 	"internal/network/nettest":             {imports: "pod"},
 	"internal/sandbox":                     {imports: "pod checkpoint/layout sys cgroup oci runtime/trace"},
-	"internal/volume":                      {imports: "pod oci/env checkpoint/layout sys runtime volume/csi volume/directory volume/etc volume/filled volume/fsgroup volume/mounts volume/persistent volume/provision volume/subpath"},
+	"internal/volume":                      {imports: "pod oci oci/env checkpoint/layout sys runtime volume/csi volume/directory volume/etc volume/filled volume/fsgroup volume/mounts volume/persistent volume/provision volume/subpath"},
 	"internal/volume/claims":               {imports: "checkpoint/layout pod sys sys/mounted volume/csi volume/directory volume/provision"},
 	"internal/volume/directory":            {imports: "checkpoint/layout pod sys"},
 	"internal/volume/subpath":              {imports: "sys"},

@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/volume/directory"
@@ -60,16 +61,11 @@ func (v *Volumes) readyEmptyDir(p *v1.Pod, name string, e *v1.EmptyDirVolumeSour
 }
 
 // memorySize returns the maximum size in bytes of a volume in memory, as in the kubelet: its own
-// limit, or the sum of the pod's container memory limits if that is less; 0: the pod sets no limit.
+// limit, or that of the pod's cgroup if that is less; 0: neither has one.
 func memorySize(p *v1.Pod, e *v1.EmptyDirVolumeSource) int64 {
 	var most int64
-	for i := range p.Spec.Containers {
-		limit, ok := p.Spec.Containers[i].Resources.Limits[v1.ResourceMemory]
-		if !ok || limit.IsZero() {
-			most = 0
-			break
-		}
-		most += limit.Value()
+	if whole := oci.PodResources(p, oci.PodRules{}); whole != nil && whole.Memory != nil {
+		most = *whole.Memory.Limit
 	}
 	if e.SizeLimit == nil || e.SizeLimit.Sign() <= 0 {
 		return most

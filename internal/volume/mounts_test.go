@@ -104,6 +104,50 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestMemorySize: what limits the pod's cgroup limits its volumes in memory, whichever containers fill them.
+func TestMemorySize(t *testing.T) {
+	t.Parallel()
+	always := v1.ContainerRestartPolicyAlways
+	limited := func(memory string) v1.ResourceRequirements {
+		if memory == "" {
+			return v1.ResourceRequirements{}
+		}
+		return v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory)}}
+	}
+	const none = ""
+	for _, c := range []struct {
+		name, own, whole string
+		inits            []v1.Container
+		containers       []string
+		want             string
+	}{
+		{name: "no limit", containers: []string{none}, want: "0"},
+		{name: "containers", containers: []string{"64Mi", "1Mi"}, want: "65Mi"},
+		{name: "not all containers", containers: []string{"64Mi", none}, want: "0"},
+		{name: "a sidecar", inits: []v1.Container{{RestartPolicy: &always, Resources: limited("512Mi")}}, containers: []string{"64Mi"}, want: "576Mi"},
+		{name: "an init container", inits: []v1.Container{{Resources: limited("2Gi")}}, containers: []string{"512Mi"}, want: "2Gi"},
+		{name: "an init container without a limit", inits: []v1.Container{{}}, containers: []string{"512Mi"}, want: "0"},
+		{name: "the pod", whole: "1Gi", containers: []string{none}, want: "1Gi"},
+		{name: "the pod, and less of the volume", own: "1Mi", whole: "1Gi", containers: []string{none}, want: "1Mi"},
+		{name: "the pod, and more of the volume", own: "2Gi", whole: "1Gi", containers: []string{none}, want: "1Gi"},
+		{name: "the volume", own: "1Mi", containers: []string{none}, want: "1Mi"},
+	} {
+		volume := memory("v", c.own)
+		p := podWith(volume)
+		p.Spec.InitContainers, p.Spec.Containers = c.inits, nil
+		for _, limit := range c.containers {
+			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Resources: limited(limit)})
+		}
+		if c.whole != "" {
+			p.Spec.Resources = new(limited(c.whole))
+		}
+		want := resource.MustParse(c.want)
+		if got := memorySize(p, volume.EmptyDir); got != want.Value() {
+			t.Errorf("%s: %d, want %d", c.name, got, want.Value())
+		}
+	}
+}
+
 func TestHugePages(t *testing.T) {
 	needRoot(t)
 	f := newFixture(t)
