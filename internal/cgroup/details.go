@@ -23,9 +23,9 @@ type Details struct {
 	// Cache is the memory of cached files, MappedFile the part of it that is mapped into processes,
 	// Kernel the kernel's own memory and Peak the highest Memory, in bytes.
 	Cache, MappedFile, Kernel, Peak int64
-	// MemoryLimit is in bytes; 0: none. LimitHits is how often memory reached it, and OOMKills how
-	// many processes were killed for lack of memory. Version 1 counts kills in the cgroup itself only.
-	MemoryLimit, LimitHits, OOMKills int64
+	// LimitHits is how often memory reached its limit, and OOMKills how many processes were killed for
+	// lack of memory. Version 1 counts kills in the cgroup itself only.
+	LimitHits, OOMKills int64
 	// Tasks are the processes and threads, and MostTasks is their limit; 0: none.
 	Tasks, MostTasks int64
 	// Devices has the traffic of block devices.
@@ -134,7 +134,7 @@ func (d *Details) readUnified(dir string) error {
 	memory, events := r.keyed(in("memory.stat")), r.keyed(in("memory.events"))
 	d.Cache, d.MappedFile, d.Kernel = memory["file"], memory["file_mapped"], memory["kernel"]
 	d.LimitHits, d.OOMKills = events["max"], events["oom_kill"]
-	d.Peak, d.MemoryLimit = r.number(in("memory.peak")), r.number(in("memory.max"))
+	d.Peak = r.number(in("memory.peak"))
 	d.Tasks, d.MostTasks = r.number(in("pids.current")), r.number(in("pids.max"))
 	for _, fields := range r.lines(in("io.stat")) {
 		if len(fields) < 2 {
@@ -173,9 +173,6 @@ func (d *Details) readV1(at func(controller, file string) string) error {
 	d.Cache, d.MappedFile = memory["total_cache"], memory["total_mapped_file"]
 	d.Kernel = r.number(at("memory", "memory.kmem.usage_in_bytes"))
 	d.Peak = r.number(at("memory", "memory.max_usage_in_bytes"))
-	if limit := r.number(at("memory", "memory.limit_in_bytes")); limit < noLimit {
-		d.MemoryLimit = limit
-	}
 	d.LimitHits = r.number(at("memory", "memory.failcnt"))
 	d.OOMKills = r.keyed(at("memory", "memory.oom_control"))["oom_kill"]
 	d.Tasks, d.MostTasks = r.number(at("pids", "pids.current")), r.number(at("pids", "pids.max"))

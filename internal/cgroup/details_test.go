@@ -45,10 +45,10 @@ func TestDetails(t *testing.T) {
 		dir + "/one/blkio/c/blkio.throttle.io_serviced_recursive":      "8:0 Read 1\n8:0 Write 2\nTotal 3\n",
 	})
 	want := Details{
-		Usage: Usage{CPU: 2500 * time.Millisecond, Memory: 1000, WorkingSet: 700, RSS: 5, PageFaults: 7, MajorPageFaults: 2, Swap: -1, SwapLimit: -1},
+		Usage: Usage{CPU: 2500 * time.Millisecond, Memory: 1000, WorkingSet: 700, MemoryLimit: 2000, RSS: 5, PageFaults: 7, MajorPageFaults: 2, Swap: -1, SwapLimit: -1},
 		User:  2 * time.Second, System: 500 * time.Millisecond,
 		Quota: Quota{Period: 100 * time.Millisecond, Limit: 50 * time.Millisecond, Shares: 1024, LinearShares: 2597, Periods: 10, Throttled: 3, Waited: 1500 * time.Microsecond},
-		Cache: 400, MappedFile: 60, Kernel: 20, Peak: 1200, MemoryLimit: 2000, LimitHits: 4, OOMKills: 1, Tasks: 9,
+		Cache: 400, MappedFile: 60, Kernel: 20, Peak: 1200, LimitHits: 4, OOMKills: 1, Tasks: 9,
 		Devices: []Device{{"8:0", 4096, 8192, 1, 2}},
 	}
 	mounts := map[string]string{}

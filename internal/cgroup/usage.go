@@ -19,6 +19,8 @@ type Usage struct {
 	// Memory is the used memory in bytes, including cached files. WorkingSet is Memory without
 	// inactive cached files, as the kubelet defines it.
 	Memory, WorkingSet int64
+	// MemoryLimit is in bytes; 0: none.
+	MemoryLimit int64
 	// RSS is the anonymous memory in bytes.
 	RSS int64
 	// PageFaults and MajorPageFaults are counted since the cgroup was created. Major faults are
@@ -71,6 +73,7 @@ func unifiedUsage(dir string) (u Usage, err error) {
 	stat, err := keyed(filepath.Join(dir, "memory.stat"))
 	u.WorkingSet = max(u.Memory-stat["inactive_file"], 0)
 	u.RSS, u.PageFaults, u.MajorPageFaults = stat["anon"], stat["pgfault"], stat["pgmajfault"]
+	u.MemoryLimit = max(optional(filepath.Join(dir, "memory.max")), 0)
 	u.Swap, u.SwapLimit = optional(filepath.Join(dir, "memory.swap.current")),
 		optional(filepath.Join(dir, "memory.swap.max"))
 	return u, err
@@ -92,6 +95,9 @@ func (t *Tree) usageV1(path string) (u Usage, err error) {
 	stat, err := keyed(filepath.Join(memory, path, "memory.stat"))
 	u.WorkingSet = max(u.Memory-stat["total_inactive_file"], 0)
 	u.RSS, u.PageFaults, u.MajorPageFaults = stat["total_rss"], stat["total_pgfault"], stat["total_pgmajfault"]
+	if limit := optional(filepath.Join(memory, path, "memory.limit_in_bytes")); 0 < limit && limit < noLimit {
+		u.MemoryLimit = limit
+	}
 	u.Swap, u.SwapLimit = -1, -1
 	if swap, ok := stat["total_swap"]; ok {
 		u.Swap = swap

@@ -25,23 +25,27 @@ func TestUsage(t *testing.T) {
 	write(t, map[string]string{
 		dir + "/two/pod/c/cpu.stat":                     "usage_usec 2500000\nuser_usec 1\n",
 		dir + "/two/pod/c/memory.current":               "1000\n",
+		dir + "/two/pod/c/memory.max":                   "2000\n",
 		dir + "/two/pod/c/memory.stat":                  "anon 5\ninactive_file 300\npgfault 7\npgmajfault 2\n",
 		dir + "/two/pod/c/memory.swap.current":          "40\n",
 		dir + "/two/pod/c/memory.swap.max":              "100\n",
 		dir + "/two/free/c/cpu.stat":                    "usage_usec 1\n",
 		dir + "/two/free/c/memory.current":              "1\n",
+		dir + "/two/free/c/memory.max":                  "max\n",
 		dir + "/two/free/c/memory.stat":                 "",
 		dir + "/two/free/c/memory.swap.current":         "0\n",
 		dir + "/two/free/c/memory.swap.max":             "max\n",
 		dir + "/one/cpuacct/pod/c/cpuacct.usage":        "2500000000\n",
 		dir + "/one/memory/pod/c/memory.usage_in_bytes": "1000\n",
+		dir + "/one/memory/pod/c/memory.limit_in_bytes": "2000\n",
 		dir + "/one/memory/pod/c/memory.stat": "inactive_file 1\ntotal_inactive_file 300\ntotal_rss 5\ntotal_pgfault 7\ntotal_pgmajfault 2\n" +
 			"total_swap 40\nhierarchical_memory_limit 2000\nhierarchical_memsw_limit 2100\n",
 		dir + "/one/cpuacct/free/c/cpuacct.usage":        "1000\n",
 		dir + "/one/memory/free/c/memory.usage_in_bytes": "1\n",
+		dir + "/one/memory/free/c/memory.limit_in_bytes": "9223372036854771712\n",
 		dir + "/one/memory/free/c/memory.stat":           "total_swap 0\nhierarchical_memory_limit 9223372036854771712\nhierarchical_memsw_limit 9223372036854771712\n",
 	})
-	want := Usage{CPU: 2500 * time.Millisecond, Memory: 1000, WorkingSet: 700, RSS: 5, PageFaults: 7, MajorPageFaults: 2, Swap: 40, SwapLimit: 100}
+	want := Usage{CPU: 2500 * time.Millisecond, Memory: 1000, WorkingSet: 700, MemoryLimit: 2000, RSS: 5, PageFaults: 7, MajorPageFaults: 2, Swap: 40, SwapLimit: 100}
 	free := Usage{CPU: time.Microsecond, Memory: 1, WorkingSet: 1, SwapLimit: -1}
 	for name, tree := range map[string]*Tree{
 		"version 2": {unified: dir + "/two"},

@@ -165,7 +165,7 @@ func (s *Stats) pod(p *v1.Pod, now time.Time, seen map[string]bool) (kubelet.Pod
 			}
 			seen[own], parent = true, path.Dir(own)
 			one := kubelet.ContainerStats{Name: c.Name, StartTime: c.State.Running.StartedAt}
-			one.CPU, one.Memory = s.usage(own, usage, limitOf(p, c.Name), now)
+			one.CPU, one.Memory = s.usage(own, usage, usage.MemoryLimit, now)
 			one.Swap = swap(usage.Swap, usage.SwapLimit, now)
 			out.Containers = append(out.Containers, one)
 		}
@@ -175,7 +175,7 @@ func (s *Stats) pod(p *v1.Pod, now time.Time, seen map[string]bool) (kubelet.Pod
 	}
 	if usage, err := s.o.Usage(parent); err == nil {
 		seen[parent] = true
-		out.CPU, out.Memory = s.usage(parent, usage, 0, now)
+		out.CPU, out.Memory = s.usage(parent, usage, usage.MemoryLimit, now)
 		out.Swap = swap(usage.Swap, usage.SwapLimit, now)
 	}
 	return out, true
@@ -194,22 +194,10 @@ func swap(used, limit int64, now time.Time) *kubelet.SwapStats {
 	return out
 }
 
-// limitOf returns a container's memory limit in bytes; 0 if it has none.
-func limitOf(p *v1.Pod, container string) int64 {
-	for _, all := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range all {
-			if all[i].Name == container {
-				return all[i].Resources.Limits.Memory().Value()
-			}
-		}
-	}
-	return 0
-}
-
-// usage returns a cgroup's usage in the kubelet's form. available is the available memory in bytes,
-// 0 if it is not known. The caller holds the lock.
+// usage returns a cgroup's usage in the kubelet's form. limit is its memory limit in bytes; 0: none.
+// The caller holds the lock.
 func (s *Stats) usage(
-	path string, u cgroup.Usage, available int64, now time.Time,
+	path string, u cgroup.Usage, limit int64, now time.Time,
 ) (*kubelet.CPUStats, *kubelet.MemoryStats) {
 	at := metav1.Time{Time: now}
 	total, used, working := uint64(u.CPU), uint64(u.Memory), uint64(u.WorkingSet)
@@ -218,8 +206,8 @@ func (s *Stats) usage(
 		Time: at, UsageBytes: &used, WorkingSetBytes: &working, RSSBytes: new(uint64(u.RSS)),
 		PageFaults: new(uint64(u.PageFaults)), MajorPageFaults: new(uint64(u.MajorPageFaults)),
 	}
-	if available > 0 {
-		left := uint64(max(available-u.WorkingSet, 0))
+	if limit > 0 {
+		left := uint64(max(limit-u.WorkingSet, 0))
 		memory.AvailableBytes = &left
 	}
 	before, known := s.before[path]

@@ -22,7 +22,7 @@ func TestSummary(t *testing.T) {
 	web := v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-n", Namespace: "default", UID: "u1"},
 		Spec: v1.PodSpec{Containers: []v1.Container{
-			{Name: "a", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1000")}}}, {Name: "b"}, {Name: "c"},
+			{Name: "a", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("9000")}}}, {Name: "b"}, {Name: "c"},
 		}},
 		Status: v1.PodStatus{StartTime: &metav1.Time{Time: began}, ContainerStatuses: []v1.ContainerStatus{
 			{Name: "a", ContainerID: "containerd://ida", State: running}, {Name: "b", ContainerID: "containerd://idb", State: running},
@@ -30,8 +30,10 @@ func TestSummary(t *testing.T) {
 		}},
 	}
 	done := v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "job-n", Namespace: "default", UID: "u2"}}
+	// The limits of the cgroups hold, not the manifest's: a resize waits, or the container has the pod's.
 	taken := map[string]cgroup.Usage{
-		"/podrun/burstable/podu1": {CPU: time.Second, Memory: 700, WorkingSet: 600, Swap: -1}, "/podrun/burstable/podu1/ida": {CPU: time.Second, Memory: 500, WorkingSet: 400, RSS: 50, PageFaults: 5, MajorPageFaults: 1, Swap: 10, SwapLimit: 100},
+		"/podrun/burstable/podu1":     {CPU: time.Second, Memory: 700, WorkingSet: 600, MemoryLimit: 2000, Swap: -1},
+		"/podrun/burstable/podu1/ida": {CPU: time.Second, Memory: 500, WorkingSet: 400, MemoryLimit: 1000, RSS: 50, PageFaults: 5, MajorPageFaults: 1, Swap: 10, SwapLimit: 100},
 	}
 	s := New(Options{
 		Node: "n",
@@ -60,7 +62,7 @@ func TestSummary(t *testing.T) {
 		`"pods":[{"podRef":{"name":"web-n","namespace":"default","uid":"u1"},"startTime":"2026-01-02T03:04:05Z","containers":[{"name":"a","startTime":"2026-01-02T03:04:05Z",`+
 		`"cpu":{"time":"2026-01-02T03:05:05Z","usageCoreNanoSeconds":1000000000},"memory":{"time":"2026-01-02T03:05:05Z","availableBytes":600,"usageBytes":500,"workingSetBytes":400,"rssBytes":50,"pageFaults":5,"majorPageFaults":1},`+
 		`"swap":{"time":"2026-01-02T03:05:05Z","swapAvailableBytes":90,"swapUsageBytes":10}}],`+
-		`"cpu":{"time":"2026-01-02T03:05:05Z","usageCoreNanoSeconds":1000000000},"memory":{"time":"2026-01-02T03:05:05Z","usageBytes":700,"workingSetBytes":600,"rssBytes":0,"pageFaults":0,"majorPageFaults":0}}]}`)
+		`"cpu":{"time":"2026-01-02T03:05:05Z","usageCoreNanoSeconds":1000000000},"memory":{"time":"2026-01-02T03:05:05Z","availableBytes":1400,"usageBytes":700,"workingSetBytes":600,"rssBytes":0,"pageFaults":0,"majorPageFaults":0}}]}`)
 	// Half a CPU for ten seconds; a second call right after it returns the same rate.
 	taken["/podrun/burstable/podu1/ida"] = cgroup.Usage{CPU: 6 * time.Second}
 	for _, later := range []time.Duration{10 * time.Second, 10*time.Second + 50*time.Millisecond} {

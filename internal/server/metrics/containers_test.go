@@ -21,10 +21,10 @@ func groups() stats.Groups {
 	web, host := &v1.Pod{}, &v1.Pod{}
 	web.Namespace, web.Name, host.Namespace, host.Name = "default", "web-n", "default", "host-n"
 	details := cgroup.Details{
-		Usage: cgroup.Usage{CPU: 2500 * time.Millisecond, Memory: 1000, WorkingSet: 700, RSS: 5, PageFaults: 7, MajorPageFaults: 2, Swap: 40, SwapLimit: 100},
+		Usage: cgroup.Usage{CPU: 2500 * time.Millisecond, Memory: 1000, WorkingSet: 700, MemoryLimit: 2000, RSS: 5, PageFaults: 7, MajorPageFaults: 2, Swap: 40, SwapLimit: 100},
 		User:  2 * time.Second, System: 500 * time.Millisecond,
 		Quota: cgroup.Quota{Period: 100 * time.Millisecond, Limit: 50 * time.Millisecond, Shares: 102, Periods: 10, Throttled: 3, Waited: 1500 * time.Millisecond},
-		Cache: 400, MappedFile: 60, Kernel: 20, Peak: 1200, MemoryLimit: 2000, LimitHits: 4, OOMKills: 1, Tasks: 9, MostTasks: 90,
+		Cache: 400, MappedFile: 60, Kernel: 20, Peak: 1200, LimitHits: 4, OOMKills: 1, Tasks: 9, MostTasks: 90,
 		Devices: []cgroup.Device{{Number: "0:1", BytesRead: 4096, BytesWritten: 8192, Reads: 1, Writes: 2}, {Number: "0:2"}},
 	}
 	stalls := func(n int) *cgroup.Stalls {
