@@ -189,6 +189,9 @@ func (w *world) settled(p *v1.Pod) (why string) {
 		if len(live) > 0 {
 			return "it has ended, and " + live[0].name + " lives"
 		}
+		if fake.HasCgroup(w.engine, status.UID) {
+			return "it has ended, and has a cgroup, which weighs as if it ran"
+		}
 		return ""
 	}
 	for _, c := range p.Spec.Containers {
@@ -223,6 +226,9 @@ func (w *world) remains(key pod.Key) (left []string) {
 		}
 		if _, err := w.disk.Stat(uid); err == nil {
 			left = append(left, "a checkpoint of "+string(uid))
+		}
+		if fake.HasCgroup(w.engine, uid) {
+			left = append(left, "the cgroup of "+string(uid))
 		}
 		if pathExists(w.dirs.Pod(uid)) {
 			left = append(left, "the directory of "+string(uid))

@@ -308,8 +308,8 @@ func (p *process) CreateSandbox(ctx context.Context, q *v1.Pod, s pod.Sandbox) (
 	return made, err
 }
 
-func (p *process) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox) error {
-	err := p.mutate(ctx, "RemoveSandbox", key.Name, key, func() error { return p.Driver.RemoveSandbox(ctx, key, s) })
+func (p *process) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox, last bool) error {
+	err := p.mutate(ctx, "RemoveSandbox", key.Name, key, func() error { return p.Driver.RemoveSandbox(ctx, key, s, last) })
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/fake"
 )
 
 // The rules that hold at every change of the machine, whatever happens. Each check returns what is wrong; "": nothing.
@@ -60,6 +61,12 @@ var startRules = []struct {
 	{"a time of a CronJob runs once, and is recorded before", cronOnce},
 	{"what is rolled back is not tried again", notTriedAgain},
 	{"a container has the devices that it asks for", ownDevices},
+	{"a container is in the cgroup of its pod", func(w *world, i *instance) string {
+		if fake.HasCgroup(w.engine, i.pod.UID) {
+			return ""
+		}
+		return "there is none"
+	}},
 	{"nothing of a pod runs before all of its volumes are there", func(w *world, i *instance) string {
 		if missing := w.missingVolume(i.pod); missing != "" || !hasConfig(i.pod) {
 			return missing

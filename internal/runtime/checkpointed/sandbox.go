@@ -3,6 +3,7 @@ package checkpointed
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -88,7 +89,8 @@ func (r *Runtime) removeSandbox(ctx context.Context, c *checkpoint.Checkpoint, s
 	if err := r.killVanished(ctx, c, func(i pod.Container) bool { return i.SandboxID == s.ID }); err != nil {
 		return err
 	}
-	if err := r.o.Driver.RemoveSandbox(ctx, c.Key(), s); err != nil {
+	last := !slices.ContainsFunc(c.Sandboxes, func(o pod.Sandbox) bool { return o.ID != s.ID })
+	if err := r.o.Driver.RemoveSandbox(ctx, c.Key(), s, last); err != nil {
 		return err
 	}
 	return r.o.Store.Update(c.UID(), func(c *checkpoint.Checkpoint) { c.DropSandbox(s.ID) })

@@ -4,11 +4,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/moby/sys/mountinfo"
+
 	"podrun.io/podrun/internal/network/bridge"
+	"podrun.io/podrun/internal/oci"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/runtime/runtimetest"
 	"podrun.io/podrun/internal/sandbox"
 )
@@ -38,6 +44,22 @@ func cdiDevice(t *testing.T) string {
 	return dir
 }
 
+// hasCgroup reports whether a pod has a cgroup.
+func hasCgroup(t *testing.T) func(uid pod.UID) bool {
+	return func(uid pod.UID) bool {
+		mounts, err := instance.Hierarchies()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool {
+			return slices.ContainsFunc(oci.CgroupsOf(string(uid)), func(path string) bool {
+				_, err := os.Lstat(filepath.Join(m.Mountpoint, path))
+				return err == nil
+			})
+		})
+	}
+}
+
 func TestConformance(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +73,7 @@ func TestConformance(t *testing.T) {
 				r := connectWith(t, d, o)
 				load(t, r)
 				return runtimetest.Subject{
-					Runtime: r, Image: imageRef, Exit: exitWith(r), Runs: true, Device: "podrun.example/log",
+					Runtime: r, Image: imageRef, Exit: exitWith(r), HasCgroup: hasCgroup(t), Runs: true, Device: "podrun.example/log",
 					NoUsers: name == "debian", // its containerd is older than 2.0
 				}
 			})

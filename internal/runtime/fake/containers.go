@@ -301,6 +301,7 @@ func (r *Engine) Reboot(boot string) {
 	defer r.mu.Unlock()
 	r.boot = boot
 	clear(r.sandboxes)
+	clear(r.cgroups)
 	for _, c := range r.containers {
 		c.State, c.PID, c.Reaped = pod.Created, 0, true
 	}

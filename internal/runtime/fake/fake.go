@@ -59,6 +59,7 @@ type Engine struct {
 	faults
 	containers map[string]*container
 	sandboxes  map[string]*sandbox
+	cgroups    map[pod.UID]bool
 	images     map[string]pod.Image
 	wakeups    []chan runtime.Wakeup
 	ran        []string
@@ -130,7 +131,7 @@ func NewEngine(boot string) *Engine {
 		containers: map[string]*container{}, sandboxes: map[string]*sandbox{}, images: map[string]pod.Image{},
 		faults: faults{fail: map[string]error{}, left: -1}, ignoreTerm: map[string]bool{}, termCodes: map[string]int{},
 		scripts: map[string]Script{}, moved: map[string]string{}, pushed: map[string]string{},
-		slow:    map[string]*slowPull{},
+		cgroups: map[pod.UID]bool{}, slow: map[string]*slowPull{},
 		watched: map[int][]func(){}, boot: boot,
 	}
 }

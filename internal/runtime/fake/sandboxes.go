@@ -27,6 +27,7 @@ func (r Driver) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (po
 	if err := r.holdPorts(s.ID, p); err != nil {
 		return s, err
 	}
+	r.cgroups[p.UID] = true
 	group, surge := pod.UpdateGroup(p)
 	r.sandboxes[s.ID] = &sandbox{
 		key: pod.KeyOf(p), ports: pod.HostPorts(p), group: group, surge: surge, whole: true,
@@ -75,25 +76,29 @@ func (r Driver) YieldPorts(ctx context.Context, id string) error {
 	return r.enter(ctx, "YieldPorts", id)
 }
 
-// RemoveSandbox removes a sandbox.
-func (r Driver) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox) error {
+// RemoveSandbox removes a sandbox, and the pod's cgroup with the last one.
+func (r Driver) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox, last bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "RemoveSandbox", s.ID); err != nil {
 		return err
 	}
 	delete(r.sandboxes, s.ID)
+	if last {
+		delete(r.cgroups, s.UID)
+	}
 	r.notify(key)
 	return nil
 }
 
-// RemovePod has nothing to remove; it sends a wakeup.
+// RemovePod removes the pod's cgroup.
 func (r Driver) RemovePod(ctx context.Context, key pod.Key, uid pod.UID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "RemovePod", string(uid)); err != nil {
 		return err
 	}
+	delete(r.cgroups, uid)
 	r.notify(key)
 	return nil
 }
@@ -123,6 +128,13 @@ func (r *Engine) SandboxIDs() []string {
 	}
 	slices.Sort(ids)
 	return ids
+}
+
+// HasCgroup reports whether that revision of a pod has a cgroup.
+func HasCgroup(r *Engine, uid pod.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cgroups[uid]
 }
 
 // LoseSandbox makes a sandbox not ready.

@@ -73,6 +73,14 @@ func testCompleted(t *testing.T, s subject) {
 	if c = s.ended(t, start); c.ExitCode != 0 || c.Reason != "Completed" {
 		t.Errorf("%+v", c)
 	}
+	must(t, s.ReapContainer(t.Context(), c.ID, ""))
+	must(t, s.CreateSandbox(t.Context(), p, 1))
+	for i, sandbox := range s.inspect(t, p).Sandboxes {
+		must(t, s.RemoveSandbox(t.Context(), sandbox.ID))
+		if has := s.HasCgroup(p.UID); has != (i == 0) { // a cgroup would weigh as if the pod ran
+			t.Errorf("%d sandboxes left, has a cgroup: %t", 1-i, has)
+		}
+	}
 	s.remove(t, p)
 }
 

@@ -38,6 +38,8 @@ type Subject struct {
 	Image string
 	// Exit makes a running instance that runs Script exit with a code from 0 to 127.
 	Exit func(t *testing.T, id string, code int)
+	// HasCgroup reports whether that revision of a pod has a cgroup.
+	HasCgroup func(uid pod.UID) bool
 	// CannotStart changes a container so that it cannot be started; nil means that NoSuchCommand as
 	// its command is enough.
 	CannotStart func(c *v1.Container)

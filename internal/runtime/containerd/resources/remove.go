@@ -12,25 +12,37 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
+	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 )
 
-// Remove removes the cgroups of a pod revision.
-func (g *PodCgroups) Remove(ctx context.Context, uid pod.UID) error {
-	if err := g.remove(ctx, uid); err != nil {
-		return err
+// Release removes the cgroups of a revision that has no sandbox any more: a pod that has completed must not have a CPU
+// weight as if it ran. If processes are in them, or something fails, they stay until Remove.
+func (g *PodCgroups) Release(ctx context.Context, uid pod.UID) {
+	mounts, err := instance.Hierarchies()
+	for _, m := range mounts {
+		for _, path := range oci.CgroupsOf(string(uid)) {
+			if left, _ := cgroup.ProcessesBelow(filepath.Join(m.Mountpoint, path)); len(left) > 0 {
+				g.log.Info("the cgroup of a pod without a sandbox stays: processes are in it", "cgroup", path)
+				return
+			}
+		}
 	}
-	g.sizes.Drop(uid)
-	return nil
+	if err == nil {
+		err = g.Remove(ctx, uid)
+	}
+	if err != nil {
+		g.log.Debug("the cgroup of a pod without a sandbox cannot be removed yet", "uid", uid, "err", err)
+	}
 }
 
-// remove removes the cgroups of a pod revision. They are empty by then, except for processes
+// Remove removes the cgroups of a pod revision. They are empty by then, except for processes
 // that interrupted starts left in them, which it kills, and for containers of another podrun that has the
 // same pod: then they stay. A slice may be there without its cgroup: systemd did not answer when the cgroup had just
 // been removed, or podrun was killed then.
-func (g *PodCgroups) remove(ctx context.Context, uid pod.UID) error {
+func (g *PodCgroups) Remove(ctx context.Context, uid pod.UID) error {
 	mounts, err := instance.Hierarchies()
 	if err != nil {
 		return fmt.Errorf("listing the cgroup hierarchies: %w", err)
@@ -50,7 +62,11 @@ func (g *PodCgroups) remove(ctx context.Context, uid pod.UID) error {
 			g.weighBurstable(path)
 		}
 	}
-	return errors.Join(all...)
+	if err := errors.Join(all...); err != nil {
+		return err
+	}
+	g.sizes.Drop(uid)
+	return nil
 }
 
 // removeAt removes the cgroup at path from the hierarchies. It returns whether it was there, and whether others have

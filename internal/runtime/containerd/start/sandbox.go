@@ -105,7 +105,7 @@ func (st *SandboxStarter) YieldPorts(ctx context.Context, id string) error {
 }
 
 // RemoveSandbox implements runtime.Driver.
-func (st *SandboxStarter) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox) error {
+func (st *SandboxStarter) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox, last bool) error {
 	ctx = st.o.Client.Context(ctx)
 	if err := st.o.Records.Remove(ctx, s.ID); err != nil {
 		return err
@@ -115,6 +115,9 @@ func (st *SandboxStarter) RemoveSandbox(ctx context.Context, key pod.Key, s pod.
 	}
 	if err := st.o.Sandboxes.Remove(ctx, s); err != nil {
 		return err
+	}
+	if last { // only now nothing of the sandbox is in the pod's cgroup
+		st.o.Cgroups.Release(ctx, s.UID)
 	}
 	return st.o.Devices.Release(s.ID)
 }
