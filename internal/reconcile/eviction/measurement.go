@@ -1,7 +1,6 @@
 // Package eviction measures the disk usage of one pod in a goroutine of its own, so that the pod's
 // worker does not wait, and saves that the pod is evicted if it exceeds a limit. Whether it does is
-// decided by plan.ExceededStorage; package plan terminates the pod, and package stats/disk
-// measures.
+// decided by storage.Exceeded; package plan terminates the pod, and package stats/disk measures.
 //
 // Begin reading with Measurement.Start.
 package eviction
@@ -14,7 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/plan/storage"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -130,7 +129,7 @@ func (m *Measurement) Finished(r Result) {
 		m.log.Warn("measuring the pod's disk usage failed", "err", r.err)
 		return
 	}
-	why := plan.ExceededStorage(r.of, r.used)
+	why := storage.Exceeded(r.of, r.used)
 	if why == "" {
 		return
 	}

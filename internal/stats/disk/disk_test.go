@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
-	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/plan/storage"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/test"
 )
@@ -42,7 +42,7 @@ func TestEtcOutgrowsItsPod(t *testing.T) {
 			t.Fatal(err)
 		}
 		sparse, err := m.Measure(t.Context(), p, []pod.Container{{ID: "a0", Name: "a"}})
-		if why := plan.ExceededStorage(p, sparse); err != nil || why != "" {
+		if why := storage.Exceeded(p, sparse); err != nil || why != "" {
 			t.Errorf("sparse: %q, %v", why, err)
 		}
 		write(t, path, 2<<20)
@@ -50,7 +50,7 @@ func TestEtcOutgrowsItsPod(t *testing.T) {
 		if err := errors.Join(err, os.Remove(path)); err != nil {
 			t.Fatal(err)
 		}
-		return plan.ExceededStorage(p, used)
+		return storage.Exceeded(p, used)
 	}
 	for _, path := range []string{dirs.Revision("u1").Etc() + "/hosts", dirs.Revision("u1").Etc() + "/resolv.conf", dirs.Legacy().Etc("u1") + "/hosts",
 		layout.TerminationLog(dirs.Revision("u1").RawLog("a", "a0"))} {
@@ -79,7 +79,7 @@ func TestConfigMapOutgrowsItsPod(t *testing.T) {
 		p.Spec.Volumes = []v1.Volume{{Name: "c", VolumeSource: c.source}}
 		write(t, dirs.Revision("u1").Volume(kind, "c")+"/..1/file", 2<<20)
 		used, err := m.Measure(t.Context(), p, nil)
-		if why := plan.ExceededStorage(p, used); err != nil || c.counts != strings.Contains(why, "exceeds the total limit of containers 1Mi") {
+		if why := storage.Exceeded(p, used); err != nil || c.counts != strings.Contains(why, "exceeds the total limit of containers 1Mi") {
 			t.Errorf("%s: %q, %v", kind, why, err)
 		}
 	}

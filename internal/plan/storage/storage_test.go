@@ -1,4 +1,4 @@
-package plan
+package storage
 
 import (
 	"testing"
@@ -13,7 +13,7 @@ import (
 // sizeLimit has no limit of its own. If any container has a limit, the sum of all limits is the limit of the whole pod.
 func TestExceeded(t *testing.T) {
 	t.Parallel()
-	p := wanted(v1.RestartPolicyAlways, "a", "b")
+	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a"}, {Name: "b"}}}}
 	empty := func(name string, limit string, medium v1.StorageMedium) {
 		e := &v1.EmptyDirVolumeSource{Medium: medium}
 		if limit != "" {
@@ -49,7 +49,7 @@ func TestExceeded(t *testing.T) {
 		{"one container of two", both, nil, map[string]int64{"a": 1025, "b": 1}, 0, `Container a exceeded its local ephemeral storage limit "1Ki".`},
 		{"two containers together", both, map[string]int64{"free": 1025}, map[string]int64{"a": 1024, "b": 1024}, 0, "Pod ephemeral local storage usage exceeds the total limit of containers 3Ki."},
 	} {
-		if got := ExceededStorage(c.pod, pod.Usage{Volumes: c.volumes, Containers: c.containers, Etc: c.etc}); got != c.want {
+		if got := Exceeded(c.pod, pod.Usage{Volumes: c.volumes, Containers: c.containers, Etc: c.etc}); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

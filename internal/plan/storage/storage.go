@@ -1,4 +1,5 @@
-package plan
+// Package storage says which of its limits on local storage a pod exceeds, for which it is evicted. It is pure.
+package storage
 
 import (
 	"fmt"
@@ -10,9 +11,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// ExceededStorage returns, in the kubelet's words, which of its limits on local ephemeral storage p
+// Exceeded returns, in the kubelet's words, which of its limits on local ephemeral storage p
 // exceeds; "" if none.
-func ExceededStorage(p *v1.Pod, used pod.Usage) string {
+func Exceeded(p *v1.Pod, used pod.Usage) string {
 	limits := pod.StorageLimitsOf(p)
 	for _, name := range slices.Sorted(maps.Keys(limits.Volumes)) {
 		if limit := limits.Volumes[name]; used.Volumes[name] > limit.Value() {
