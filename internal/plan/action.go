@@ -51,6 +51,8 @@ type (
 		Why           string
 		Yields        bool
 	}
+	// RenewGrace begins the grace period of an instance anew: that of its pod's termination, which yields its ports.
+	RenewGrace struct{ ID, Container, Why string }
 	// Kill sends an instance SIGKILL.
 	Kill struct{ ID, Container, Why string }
 	// Resize applies the resources To, and the CPUs to run on, to a running instance, in place.
@@ -82,6 +84,7 @@ func (EnsureImage) action()      {}
 func (StartContainer) action()   {}
 func (RunPreStop) action()       {}
 func (Terminate) action()        {}
+func (RenewGrace) action()       {}
 func (Kill) action()             {}
 func (Resize) action()           {}
 func (Allocate) action()         {}
@@ -107,6 +110,9 @@ func (a RunPreStop) String() string {
 }
 func (a Terminate) String() string {
 	return fmt.Sprintf("terminate %s %s grace %s (%s)", a.Container, a.ID, a.Grace, a.Why)
+}
+func (a RenewGrace) String() string {
+	return fmt.Sprintf("begin grace period of %s %s anew (%s)", a.Container, a.ID, a.Why)
 }
 func (a Kill) String() string { return fmt.Sprintf("kill %s %s (%s)", a.Container, a.ID, a.Why) }
 func (a Resize) String() string {

@@ -75,6 +75,9 @@ func situation(dice *rand.Rand) Input {
 		if dice.IntN(4) == 0 {
 			in.Probed[c.ID] = pod.Probed{Failed: &pod.Failed{Why: "failed liveness probe"}}
 		}
+		if dice.IntN(4) == 0 {
+			in.Signalled[c.ID] = pod.Signals{Asked: now.Add(-20 * time.Second), Signalled: now, Alone: dice.IntN(2) == 0}
+		}
 	}
 	for i := range dice.IntN(3) {
 		in.Observed.Data = append(in.Observed.Data, pod.UID(fmt.Sprint("u", i)))
@@ -206,7 +209,11 @@ func apply(in *Input, p Plan) {
 			c.ID, c.SandboxID, c.StartedAt = fmt.Sprint(c.ID, "-", in.Now.UnixNano()), mine.Sandboxes[0].ID, in.Now
 			o.Containers = append(o.Containers, c)
 		case RunPreStop:
-			in.Signalled[a.ID] = pod.Signals{Asked: in.Now, Hooked: in.Now}
+			in.Signalled[a.ID] = pod.Signals{Asked: in.Now, Alone: !a.Yields, Hooked: in.Now}
+		case RenewGrace:
+			s := in.Signalled[a.ID]
+			s.Asked, s.Alone = in.Now, false
+			in.Signalled[a.ID] = s
 		case Terminate:
 			if c := find(*o, a.ID); c.Attempt%2 == 0 {
 				end(o, a, in.Now)
@@ -214,7 +221,7 @@ func apply(in *Input, p Plan) {
 			} // else it is deaf
 			s := in.Signalled[a.ID]
 			if s.Signalled = in.Now; s.Asked.IsZero() {
-				s.Asked = in.Now
+				s.Asked, s.Alone = in.Now, !a.Yields
 			}
 			in.Signalled[a.ID] = s
 		case Kill:

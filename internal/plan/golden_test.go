@@ -179,6 +179,7 @@ type givenSignals struct {
 	Killed    *ago `json:"killed,omitempty"`
 	Hooking   bool `json:"hooking,omitempty"`
 	HookRuns  int  `json:"hookRuns,omitempty"`
+	Alone     bool `json:"alone,omitempty"`
 }
 
 // givenProbes is what the probes and the postStart hook of an instance report.
@@ -268,7 +269,7 @@ func (g given) into(in *Input) {
 	for id, s := range g.Signals {
 		in.Signalled[id] = pod.Signals{
 			Asked: s.Asked.time(), Hooked: s.Hooked.time(), Signalled: s.Signalled.time(), Killed: s.Killed.time(),
-			Hooking: s.Hooking, HookRuns: s.HookRuns,
+			Hooking: s.Hooking, HookRuns: s.HookRuns, Alone: s.Alone,
 		}
 	}
 	for id, p := range g.Probes {

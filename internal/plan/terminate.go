@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -51,6 +52,8 @@ func (t terminator) pod(o pod.Observed, why string) (alive bool) {
 		switch {
 		case t.limits.atOnce():
 			t.kill(c, why)
+		case t.anew(s):
+			t.plan.add(RenewGrace{ID: c.ID, Container: c.Name, Why: why})
 		case !t.runsOn(o, c, began):
 			g := t.grace(c)
 			if c.Sidecar > 0 {
@@ -65,6 +68,10 @@ func (t terminator) pod(o pod.Observed, why string) (alive bool) {
 	}
 	return alive
 }
+
+// anew reports that the grace period with the signals s is not that of the termination of the pod, which begins its own
+// for all instances: becameTerminating in the kubelet's pod_workers.go.
+func (t terminator) anew(s pod.Signals) bool { return s.Alone && !t.goesOn }
 
 // container terminates one instance whose pod goes on.
 func (t terminator) container(c pod.Container, why string) { t.instance(c, t.grace(c), why) }
@@ -138,14 +145,12 @@ func (t terminator) began(o pod.Observed, c pod.Container) time.Time {
 	period, _ := Grace(g)
 	for _, with := range o.Containers {
 		former := !isAlive(with) && (with.FinishedAt.Before(now.Add(-period)) || hasLater(o, with))
-		if with.UID != c.UID || with.SandboxID != c.SandboxID || former {
+		s := t.signals[with.ID]
+		if with.UID != c.UID || with.SandboxID != c.SandboxID || former || t.anew(s) {
 			continue
 		}
-		s := t.signals[with.ID]
-		for _, at := range []time.Time{s.Asked, s.Killed} {
-			if !at.IsZero() && (first.IsZero() || at.Before(first)) {
-				first = at
-			}
+		if at := cmp.Or(s.Asked, s.Killed); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
 		}
 	}
 	return first

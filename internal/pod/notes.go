@@ -6,12 +6,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Signals records the steps of an instance's termination. A zero time means that the step has not
-// happened.
+// Signals records the steps of an instance's termination. A zero time means that the step has not happened.
 type Signals struct {
-	// Asked is when the grace period began: with the preStop hook if there is one, else with the
-	// stop signal.
+	// Asked is when the grace period began: with the preStop hook if there is one, else with the stop signal.
 	Asked time.Time `json:",omitzero"`
+	// Alone reports that the pod was to go on then. When the pod ends, a grace period of its own begins.
+	Alone bool `json:",omitzero"`
 	// HookRuns is how many podrun processes have begun the preStop hook, or were to: it is counted before.
 	HookRuns int `json:",omitzero"`
 	// Hooked is when the preStop hook ended.
@@ -38,8 +38,7 @@ type Notes struct {
 	// without it the hook counts as completed.
 	PostStartDue bool `json:",omitzero"`
 	Signals
-	// Failed is why the instance has to be terminated although it is wanted; nil if there is no
-	// such reason.
+	// Failed is why the instance has to be terminated although it is wanted; nil if there is no such reason.
 	Failed *Failed `json:",omitzero"`
 	// Unwanted reports that the instance was terminated because its revision was not wanted.
 	Unwanted bool `json:",omitzero"`

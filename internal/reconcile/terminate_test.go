@@ -79,6 +79,47 @@ func TestGraceBeginsOnce(t *testing.T) {
 	}
 }
 
+// TestGraceOfThePodAfterAProbe: a pod is removed while a probe's failure, with a grace period of its own, terminates a
+// container. The pod's grace period begins with the removal, once, whenever podrun is killed. Hook and stop signal are
+// not repeated.
+func TestGraceOfThePodAfterAProbe(t *testing.T) {
+	for n := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			rt := forever()
+			rt.IgnoreTerm("a")
+			rt.OnExec(commands(map[string]func() int{"bad": func() int { return 1 }, "bye": func() int { return 0 }}))
+			h := start(t, rt)
+			p := web()
+			p.Spec.Containers[0].LivenessProbe = execProbe("bad")
+			p.Spec.Containers[0].LivenessProbe.TerminationGracePeriodSeconds = new(int64(600))
+			p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: execHook("bye")}
+			h.want(p)
+			after(2 * time.Minute)
+			rt.CutAfter(n)
+			h.want()
+			after(20 * time.Second)
+			h.stop()
+			rt.CutAfter(-1)
+			h = start(t, rt)
+			defer h.stop()
+			h.want()
+			after(9900 * time.Millisecond)
+			h.wantLiving("u1-a-0")
+			if n < 2 { // the host ports are yielded before it is saved: what is not saved begins again
+				after(20 * time.Second)
+			}
+			after(200 * time.Millisecond)
+			h.wantLiving("")
+			if got := strings.Join(callsOf(rt, "SignalContainer "), ", "); got != "u1-a-0 SIGTERM, u1-a-0 SIGKILL" {
+				t.Errorf("signals: %s", got)
+			}
+			if hooks := slices.DeleteFunc(execs(rt), func(e string) bool { return !strings.Contains(e, "bye") }); len(hooks) != 1 {
+				t.Errorf("hooks: %q", hooks)
+			}
+		})
+	}
+}
+
 // TestGraceBeginsWithTheSignal: while the runtime is unavailable no signal is sent, and no grace
 // period begins.
 func TestGraceBeginsWithTheSignal(t *testing.T) {

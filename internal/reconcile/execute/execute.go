@@ -233,7 +233,7 @@ func finish(ctx context.Context, do func(context.Context) error) error {
 // do executes one action. It is the only place where a decision becomes an effect. It changes s if
 // the action starts a new run of the pod or allocates resources.
 func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed, a plan.Action) error {
-	event, stopping := e.recorder.Record, e.recorder.Stop
+	event := e.recorder.Record
 	switch a := a.(type) {
 	case plan.CreateSandbox:
 		if a.Attempt > 0 {
@@ -265,10 +265,7 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 		span.End(err)
 		return e.failures.Keep(s.Pod, a.Container, runtime.ReasonCreate, err)
 	case plan.RunPreStop:
-		stopping(a.Container, a.Why)
-		if a.Yields {
-			e.remover.yieldPorts(ctx, seen, a.ID)
-		}
+		e.stops(ctx, seen, plan.Terminate(a))
 		return e.life.Hooks.PreStop(ctx, *s, seen, a)
 	case plan.Resize:
 		err := e.starter.resize(ctx, s.Pod, seen, a)
@@ -287,15 +284,16 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 		return nil
 	case plan.Terminate:
 		if e.life.Instances.Signalled()[a.ID].Asked.IsZero() { // else recorded when its preStop hook started
-			stopping(a.Container, a.Why)
-			if a.Yields {
-				e.remover.yieldPorts(ctx, seen, a.ID)
-			}
+			e.stops(ctx, seen, a)
 		}
-		return e.life.Terminator.Signal(ctx, *s, seen, a.ID, "")
+		return e.life.Terminator.Signal(ctx, *s, seen, a, "")
+	case plan.RenewGrace:
+		e.remover.yieldPorts(ctx, seen, a.ID)
+		e.life.Terminator.RenewGrace(*s, seen, a.ID)
+		return nil
 	case plan.Kill:
 		event(a.Container, record.Normal, "Killing", fmt.Sprintf("Killing container %s: %s", a.Container, a.Why))
-		return e.life.Terminator.Signal(ctx, *s, seen, a.ID, "SIGKILL")
+		return e.life.Terminator.Signal(ctx, *s, seen, plan.Terminate{ID: a.ID}, "SIGKILL")
 	case plan.ReleaseVolumes:
 		return e.remover.volumes.Ended(ctx, s.Pod.UID)
 	case plan.Interrupt:
@@ -310,6 +308,14 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 		return e.remover.removeData(ctx, s, a.UID)
 	default:
 		return fmt.Errorf("unknown action %T", a)
+	}
+}
+
+// stops records that an instance is asked to end. Before, the pod's host ports are given away if it yields them.
+func (e *Executor) stops(ctx context.Context, seen pod.Observed, a plan.Terminate) {
+	e.recorder.Stop(a.Container, a.Why)
+	if a.Yields {
+		e.remover.yieldPorts(ctx, seen, a.ID)
 	}
 }
 

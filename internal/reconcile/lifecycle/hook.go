@@ -249,7 +249,7 @@ func (r *Hooks) Ready(seen pod.Observed) map[string]bool {
 func (r *Hooks) PreStop(ctx context.Context, st revision.State, seen pod.Observed, a plan.RunPreStop) error {
 	s := r.results.instances.signalled[a.ID]
 	if s.Asked.IsZero() {
-		s.Asked = time.Now()
+		s.Asked, s.Alone = time.Now(), !a.Yields
 	}
 	for i := range seen.Containers {
 		c := &seen.Containers[i]

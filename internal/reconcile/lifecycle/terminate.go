@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
@@ -25,16 +26,18 @@ const signalTimeout = 10 * time.Second
 // ErrLate marks a signal that was not delivered within signalTimeout.
 var ErrLate = errors.New("the container's shim does not answer")
 
-// Signal sends a signal; "" is the instance's stop signal. It saves the start of the grace period
+// Signal sends the instance of a a signal; "" is its stop signal. It saves the start of the grace period
 // before it sends the signal. With it, it saves a probe or hook failure that is the reason for the
 // termination, because the exit code does not show it. It saves that the stop signal was sent only
 // afterwards: a signal that is saved as sent but was not would never be sent.
-func (t *Terminator) Signal(ctx context.Context, st revision.State, seen pod.Observed, id, signal string) error {
-	signalled := t.instances.signalled
+func (t *Terminator) Signal(
+	ctx context.Context, st revision.State, seen pod.Observed, a plan.Terminate, signal string,
+) error {
+	id, signalled := a.ID, t.instances.signalled
 	s := signalled[id]
 	first := s == (pod.Signals{})
 	if signal == "" && s.Asked.IsZero() {
-		s.Asked = time.Now()
+		s.Asked, s.Alone = time.Now(), !a.Yields
 		signalled[id] = s
 	}
 	if first && (signal == "" || t.notes.results.Of(seen)[id].Failed != nil) {
@@ -57,6 +60,15 @@ func (t *Terminator) Signal(ctx context.Context, st revision.State, seen pod.Obs
 		t.notes.Save(st, seen, id)
 	}
 	return nil
+}
+
+// RenewGrace begins the grace period of an instance anew, whose pod ends. A hook that has begun, and a stop signal that
+// was sent, are not repeated.
+func (t *Terminator) RenewGrace(st revision.State, seen pod.Observed, id string) {
+	s := t.instances.signalled[id]
+	s.Asked, s.Alone = time.Now(), false
+	t.instances.signalled[id] = s
+	t.notes.Save(st, seen, id)
 }
 
 // send sends a signal and waits at most signalTimeout.
