@@ -68,8 +68,8 @@ type (
 	RestartOnRequest struct{ ID, Container string }
 	// ReleaseVolumes makes CSI drivers unmount the volumes of a pod that the shutdown of the machine has ended.
 	ReleaseVolumes struct{}
-	// Interrupt records that the shutdown of the machine terminates the pod.
-	Interrupt struct{}
+	// Interrupt records that the shutdown of the machine terminates the pod. Must says that the pod waits for that.
+	Interrupt struct{ Must bool }
 	// Reap records an instance's exit and releases what the instance held.
 	Reap struct{ ID, Container string }
 	// RemoveContainer removes what is left of an instance, its record included.

@@ -37,7 +37,7 @@ func Compute(in Input) Plan {
 func Final(in Input) bool {
 	r := newRevision(in)
 	_, over := r.over()
-	return over && !r.runsAgain()
+	return over && !r.runsAgain() && !r.beginsAnew()
 }
 
 // sync plans for a pod that is wanted. Older revisions are stopped completely before the wanted one
@@ -75,7 +75,7 @@ func run(plan *Plan, r revision) {
 	if r.Evicted != "" {
 		plan.Failure = &Waiting{Reason: "Evicted", Message: r.Evicted}
 	}
-	if r.Interrupted { // before anything else made it fail
+	if r.cutOff() { // before anything else made it fail
 		plan.Failure = &Waiting{ReasonTerminated, shutdownMessage}
 	}
 	terminator := newTerminator(plan, r.Input)
@@ -96,7 +96,8 @@ func run(plan *Plan, r revision) {
 	if r.Limits.Shutdown != nil {
 		switch {
 		case r.interrupts():
-			plan.add(Interrupt{}) // before the first signal: the exit code 0 that may follow it is no success
+			// Before the first signal: the exit code 0 that may follow it is no success.
+			plan.add(Interrupt{Must: r.forGood()})
 		case !terminator.pod(r.mine, "node is shutting down"):
 			if reap(plan, r.mine); r.Limits.Published && len(plan.Actions) == 0 {
 				plan.add(ReleaseVolumes{}) // while the drivers, which end last, are there

@@ -35,7 +35,7 @@ type Input struct {
 	Signalled map[string]pod.Signals
 	// Evicted is the reason why the pod is evicted; "" if it is not.
 	Evicted string
-	// Interrupted reports that a shutdown of the machine terminates the pod, as is recorded: it has failed.
+	// Interrupted reports that a shutdown of the machine terminates the pod, as is recorded: it has not completed.
 	Interrupted bool
 	// Failures holds, by container name, the last failed attempt that left no instance. The key ""
 	// is the sandbox, FailureMount are the volumes; the prefixes FailureResize and FailureSandbox make further keys.

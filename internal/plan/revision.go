@@ -33,7 +33,7 @@ func newRevision(in Input) revision {
 // over reports whether the revision has finished, and why: what runs of it is terminated and nothing is started again.
 func (r revision) over() (why string, over bool) {
 	switch {
-	case r.Interrupted:
+	case r.cutOff():
 		return "node is shutting down", true
 	case r.Evicted != "":
 		return "evicted", true
@@ -46,6 +46,9 @@ func (r revision) over() (why string, over bool) {
 
 // ended reports whether all but the sidecars of the revision have exited and nothing of it will be started again.
 func (r revision) ended() (why string, ended bool) {
+	if r.Interrupted && !r.forGood() {
+		return "", false // it begins anew, whatever its containers have returned
+	}
 	if r.initFailed() {
 		return "initialization failed", true
 	}
@@ -95,19 +98,28 @@ func (r revision) late() bool {
 	return false
 }
 
-// interrupts reports that the shutdown of the machine makes the revision fail, whatever exit codes its containers
-// return: what has completed does not run again, and exit codes 0 could be taken for that.
+// interrupts reports that it is to be recorded that the shutdown of the machine interrupts the revision: what has
+// completed does not run again, and the exit codes of its containers could be taken for that.
 func (r revision) interrupts() bool {
 	anew := slices.ContainsFunc(r.Pod.Spec.Containers, func(c v1.Container) bool { return ShouldRestart(r.Pod, &c, 0) })
-	return (r.job || r.onceEver() && !anew) && slices.ContainsFunc(r.mine.Containers, isAlive)
+	return !r.Interrupted && (r.job || !anew) && slices.ContainsFunc(r.mine.Containers, isAlive)
 }
 
 // beginsAnew reports that a shutdown has interrupted the revision, and that it starts from the beginning when that is
-// over: all of it may run again after a failure. The pod of a Job does not: the Job gets another one.
+// over. One that runs once ever does if all of it may run again after a failure; the pod of a Job does not: the Job
+// gets another one.
 func (r revision) beginsAnew() bool {
 	never := func(c *v1.Container) bool { return policyOf(r.Pod, c) == v1.RestartPolicyNever }
-	return r.Interrupted && r.Limits.Shutdown == nil && !r.job && !slices.ContainsFunc(pod.AllContainers(r.Pod), never)
+	return r.Interrupted && r.Limits.Shutdown == nil && !r.job &&
+		!(r.onceEver() && slices.ContainsFunc(pod.AllContainers(r.Pod), never))
 }
+
+// forGood reports that the revision fails if a shutdown interrupts it. Any other waits until that is over, and begins
+// anew.
+func (r revision) forGood() bool { return r.job || r.onceEver() }
+
+// cutOff reports that a shutdown has interrupted the revision, which does not go on.
+func (r revision) cutOff() bool { return r.Interrupted && (r.forGood() || r.Limits.Shutdown == nil) }
 
 func (r revision) onceEver() bool { return r.Pod.Annotations[AnnotationRunPolicy] == RunOnceEver }
 

@@ -201,30 +201,52 @@ func shutDownCut(t *testing.T, work *v1.Pod, n int, runsAgain bool) (done bool) 
 	return done
 }
 
-// TestShutdownThatIsCancelled: a pod that a shutdown has interrupted runs again after that, if it may.
+// TestShutdownThatIsCancelled: a pod that a shutdown has interrupted runs again after that, if it may, also under the next
+// podrun. One that had completed does not.
 func TestShutdownThatIsCancelled(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprint("restarted ", restarted), func(t *testing.T) { shutDownCancelled(t, restarted) })
+	}
+}
+
+func shutDownCancelled(t *testing.T, restarted bool) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, halt := forever(), make(chan reconcile.Halt)
 		rt.ExitOnTerm("a", 0)
 		h := start(t, rt, func(o *reconcile.Options) { o.Halt = halt })
-		defer h.stop()
+		defer func() { h.stop() }()
 		var all []*v1.Pod
 		for i, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyOnFailure, v1.RestartPolicyAlways} {
 			p := newPod(strings.ToLower(string(policy)), pod.UID(fmt.Sprint("u", i+1)), policy, "a")
 			p.Annotations[plan.AnnotationRunPolicy] = plan.RunOnceEver
-			all = append(all, p)
+			plain := newPod("plain-"+p.Name, pod.UID(fmt.Sprint("v", i+1)), policy, "a")
+			all = append(all, p, plain)
 		}
+		all = append(all, newPod("done", "v4", v1.RestartPolicyNever, "b"))
 		h.want(all...)
-		h.wantLiving("u1-a-0 u2-a-0 u3-a-0")
+		rt.Exit("v4-b-0", 0)
+		synctest.Wait()
+		h.wantLiving("u1-a-0 u2-a-0 u3-a-0 v1-a-0 v2-a-0 v3-a-0")
+		h.wantPhase("done", v1.PodSucceeded)
 		halt <- reconcile.Halt{Below: math.MaxInt64, Grace: 10 * time.Second}
 		after(5 * time.Second)
 		h.wantLiving("")
 		h.wantPhase("never", v1.PodFailed)
 		h.wantPhase("onfailure", v1.PodFailed)
-		halt <- reconcile.Halt{Below: math.MinInt64}
+		h.wantPhase("plain-never", v1.PodRunning)
+		h.wantPhase("plain-onfailure", v1.PodRunning)
+		h.wantPhase("plain-always", v1.PodRunning)
+		if restarted {
+			h.stop()
+			h = start(t, rt)
+			h.want(all...)
+		} else {
+			halt <- reconcile.Halt{Below: math.MinInt64}
+		}
 		after(time.Minute)
-		h.wantLiving("u2-a-0 u3-a-1")
+		h.wantLiving("u2-a-0 u3-a-1 v1-a-0 v2-a-0 v3-a-1")
 		h.wantPhase("never", v1.PodFailed)
+		h.wantPhase("done", v1.PodSucceeded)
 	})
 }
 
@@ -254,7 +276,7 @@ func TestDeadlineAfterAShutdown(t *testing.T) {
 }
 
 // TestShutdownThatCannotBeRecorded: as long as it cannot be recorded that the shutdown interrupts a pod of a Job, the pod is
-// not asked to end: its exit code could be taken for a success.
+// not asked to end: its exit code could be taken for a success. A pod that begins anew after that does not wait.
 func TestShutdownThatCannotBeRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work := newPod("work", "u1", v1.RestartPolicyNever, "a")
@@ -269,9 +291,18 @@ func TestShutdownThatCannotBeRecorded(t *testing.T) {
 		halt <- reconcile.Halt{Below: math.MaxInt64, Grace: 20 * time.Second}
 		after(5 * time.Second)
 		h.wantLiving("u1-a-0")
+		h.wantPhase("other", v1.PodRunning) // its exit code is no result, although that could not be recorded
 		rt.Fail("Checkpoint", nil)
 		after(10 * time.Second)
 		h.wantLiving("")
 		h.wantPhase("work", v1.PodFailed)
+		halt <- reconcile.Halt{Below: math.MinInt64}
+		after(10 * time.Second)
+		h.wantLiving("u2-b-0")
+		halt <- reconcile.Halt{Below: math.MaxInt64, Grace: 20 * time.Second}
+		after(10 * time.Second)
+		if cut, err := rt.Interrupted("u2"); err != nil || !cut {
+			t.Errorf("the second time: %v, %v", cut, err)
+		}
 	})
 }

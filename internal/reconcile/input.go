@@ -19,7 +19,7 @@ func (w *worker) input(seen pod.Observed, requests []pod.RestartRequest) (in pla
 	}
 	interrupted := false
 	if w.state.Pod != nil {
-		if interrupted, err = w.o.Data.Interrupted(w.state.Pod.UID); err != nil {
+		if interrupted, err = w.interrupted(w.state.Pod.UID); err != nil {
 			return in, err
 		}
 	}
@@ -80,7 +80,7 @@ func (w *worker) graceLimits(seen pod.Observed) plan.GraceLimits {
 
 // final reports that p, which is on the machine, has reached its final phase and is not run again.
 func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
-	interrupted, err := w.o.Data.Interrupted(p.UID)
+	interrupted, err := w.interrupted(p.UID)
 	return err == nil && plan.Final(plan.Input{
 		Pod:      p,
 		Since:    w.since(p, seen),
@@ -93,6 +93,12 @@ func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
 
 		Interrupted: interrupted,
 	})
+}
+
+// interrupted reports that the revision was cut off, as is recorded or could not be.
+func (w *worker) interrupted(uid pod.UID) (bool, error) {
+	recorded, err := w.o.Data.Interrupted(uid)
+	return recorded || w.state.CutOff == uid, err
 }
 
 // since returns when p's revision began, as a monotonic time of this process. What runs only since this boot is not

@@ -23,8 +23,7 @@ func (w *worker) chooseResult(seen pod.Observed) error {
 	if p == nil || !runsOnceEver(p) {
 		return nil
 	}
-	interrupted, err := w.o.Data.Interrupted(p.UID)
-	interrupted = interrupted || w.state.CutOff == p.UID
+	interrupted, err := w.interrupted(p.UID)
 	final := !interrupted && w.final(p, seen)
 	if err == nil && !interrupted && !final && isThere(seen) {
 		interrupted, err = true, w.o.Data.Interrupt(p.UID)

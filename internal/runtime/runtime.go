@@ -204,7 +204,7 @@ type Data interface {
 	// Evicted returns that reason, or "" if the revision is not evicted.
 	Evict(uid pod.UID, why string) error
 	Evicted(uid pod.UID) (why string, err error)
-	// Interrupt records, permanently, that a shutdown of the machine terminates a revision that then has failed,
+	// Interrupt records, permanently, that a shutdown of the machine terminates a revision that then has not completed,
 	// whatever its processes return. Interrupted reports that.
 	Interrupt(uid pod.UID) error
 	Interrupted(uid pod.UID) (bool, error)

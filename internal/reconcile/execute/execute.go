@@ -297,7 +297,7 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 	case plan.ReleaseVolumes:
 		return e.remover.volumes.Ended(ctx, s.Pod.UID)
 	case plan.Interrupt:
-		return e.remover.data.Interrupt(s.Pod.UID)
+		return e.remover.interrupt(s, a.Must)
 	case plan.Reap:
 		return e.remover.reap(ctx, s.Pod, seen, a.ID)
 	case plan.RemoveContainer:

@@ -147,8 +147,23 @@ func (r *remover) removeData(ctx context.Context, s *revision.State, uid pod.UID
 		if r.removing != nil {
 			r.removing(r.key, uid)
 		}
-		return r.data.RemoveData(ctx, r.key, uid)
+		err := r.data.RemoveData(ctx, r.key, uid)
+		if err == nil && uid == s.CutOff {
+			s.CutOff = ""
+		}
+		return err
 	})
+}
+
+// interrupt records that the shutdown of the machine interrupts the pod. The terminations of a pod that must not be
+// recorded first do not wait for a disk that is full.
+func (r *remover) interrupt(s *revision.State, must bool) error {
+	err := r.data.Interrupt(s.Pod.UID)
+	if err != nil && !must {
+		r.log.Warn("that the shutdown interrupts a pod cannot be recorded: after a crash it may count as completed", "err", err)
+		s.CutOff, err = s.Pod.UID, nil
+	}
+	return err
 }
 
 // saveResult stores the result of a revision. That it was cut off, which is no success, could not be recorded before if
