@@ -126,7 +126,8 @@ func backoffKept(w *world, i *instance) string {
 	all := w.former(i)
 	all = slices.DeleteFunc(all, func(o *instance) bool { return o.sandbox != i.sandbox })
 	for n, o := range slices.Backward(all) {
-		if o.ended.Sub(o.began) >= 10*time.Minute { // a long run resets it
+		resized := pod.ResourcesOf(o.pod, o.spec) != pod.ResourcesOf(i.pod, i.spec)
+		if o.ended.Sub(o.began) >= 10*time.Minute || resized { // a long run resets it, and so do other resources
 			all = all[n+1:]
 			break
 		}

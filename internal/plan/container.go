@@ -43,12 +43,8 @@ func (s containers) container(c *v1.Container) {
 		s.start(c, StartContainer{Container: c.Name, Why: "first start"})
 	case lost && last.State != pod.Exited:
 		// How the instance ended is unknown. Its attempt number and its back-off step are not used again.
-		a := StartContainer{
-			Container: c.Name,
-			Attempt:   last.Attempt + 1,
-			Backoff:   last.Backoff + 1,
-			Why:       "container was removed",
-		}
+		a := StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Backoff: last.Backoff + 1}
+		a.Why = "container was removed"
 		if last.Boot != s.Boot {
 			a.Backoff = 0
 		}
@@ -63,7 +59,7 @@ func (s containers) container(c *v1.Container) {
 		})
 	case last.State == pod.Running:
 		s.running(c, last)
-	case last.State == pod.Exited && s.restarts(c, last):
+	case last.State == pod.Exited && (s.restarts(c, last) || s.bygone(c, last)):
 		s.restart(c, last)
 	}
 }
@@ -96,12 +92,8 @@ func (s containers) running(c *v1.Container, last pod.Container) {
 
 // restart plans the next instance of an exited one, after its crash back-off.
 func (s containers) restart(c *v1.Container, last pod.Container) {
-	a := StartContainer{
-		Container: c.Name,
-		Attempt:   last.Attempt + 1,
-		Backoff:   last.Backoff + 1,
-		Why:       fmt.Sprintf("exit code %d", last.ExitCode),
-	}
+	a := StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Backoff: last.Backoff + 1}
+	a.Why = fmt.Sprintf("exit code %d", last.ExitCode)
 	delay := backoff(last.Backoff, s.MaxBackoff)
 	failed := s.Probed[last.ID].Failed
 	switch {

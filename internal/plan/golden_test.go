@@ -158,6 +158,7 @@ type givenContainer struct {
 	Reason            string    `json:"reason,omitempty"`
 	UID               pod.UID   `json:"uid,omitempty"`
 	Boot              string    `json:"boot,omitempty"`
+	Sandbox           string    `json:"sandbox,omitempty"`
 	Backoff           int       `json:"backoff,omitempty"`
 	RestartGeneration int       `json:"restartGeneration,omitempty"`
 	Grace             *ago      `json:"grace,omitempty"`
@@ -290,7 +291,7 @@ func (g givenContainer) container() pod.Container {
 	c.ExitCode, c.Reason, c.Backoff, c.RestartGeneration = g.ExitCode, g.Reason, g.Backoff, g.RestartGeneration
 	c.Sidecar, c.PreStop, c.Resources, c.CPUs, c.Reaped = g.Sidecar, g.PreStop, g.Resources, g.CPUs, g.Reaped
 	c.Resizing = g.Resizing
-	c.UID, c.Boot = cmp.Or(g.UID, c.UID), cmp.Or(g.Boot, c.Boot)
+	c.UID, c.Boot, c.SandboxID = cmp.Or(g.UID, c.UID), cmp.Or(g.Boot, c.Boot), cmp.Or(g.Sandbox, c.SandboxID)
 	if g.Grace != nil {
 		c.Grace = time.Duration(*g.Grace)
 	}

@@ -31,7 +31,7 @@ func (s initContainers) sync() bool {
 				s.waitFrom(i + 1)
 				return false
 			}
-		case i < lastStarted || s.done(c) && !s.again(c):
+		case i < lastStarted || s.done(c):
 		default:
 			s.initContainer(c)
 			s.waitFrom(i + 1)
@@ -88,10 +88,11 @@ func (s initContainers) sidecarStarted(c *v1.Container) bool {
 		s.Probed[last.ID].IsStarted(c)
 }
 
-// done reports whether the init container has succeeded in this sandbox.
+// done reports whether the init container has succeeded in this sandbox, by itself, and is not to be restarted.
 func (s initContainers) done(c *v1.Container) bool {
 	last, _, found := s.mine.Last(s.Pod.UID, c.Name)
-	return found && last.State == pod.Exited && last.ExitCode == 0 && last.SandboxID == s.sandbox.ID && !s.stale(last)
+	succeeded := found && last.State == pod.Exited && last.ExitCode == 0 && !s.restartsOnRequest(last) && !s.cut(last)
+	return succeeded && last.SandboxID == s.sandbox.ID && !s.stale(last)
 }
 
 // initContainer plans for an init container that has not succeeded in this sandbox.
@@ -104,6 +105,8 @@ func (s initContainers) initContainer(c *v1.Container) {
 			why = "all containers restart"
 		case s.restartsOnRequest(last):
 			why = "restart requested"
+		case last.SandboxID == s.sandbox.ID:
+			why = "it had to end"
 		}
 		s.start(c, StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Why: why})
 		return

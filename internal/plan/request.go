@@ -40,12 +40,6 @@ func (r revision) restartsOnRequest(c pod.Container) bool {
 	return failed != nil && failed.Requested
 }
 
-// again reports that the init container is to run again, because a user requested its restart.
-func (s initContainers) again(c *v1.Container) bool {
-	last, _, found := s.mine.Last(s.Pod.UID, c.Name)
-	return found && s.restartsOnRequest(last)
-}
-
 // requestedLives reports whether an instance lives whose restart was requested: a sidecar, or a
 // container that may need one.
 func (r revision) requestedLives(sidecar bool) bool {

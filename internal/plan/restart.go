@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,8 +14,30 @@ import (
 func (r revision) restarts(c *v1.Container, last pod.Container) bool {
 	// An instance that had to be terminated has not completed, whatever its exit code.
 	failed := r.Probed[last.ID].Failed
-	return r.stale(last) || ShouldRestart(r.Pod, c, last.ExitCode) ||
+	return r.stale(last) || r.cut(last) || ShouldRestart(r.Pod, c, last.ExitCode) ||
 		failed != nil && (failed.Resize || failed.Requested || policyOf(r.Pod, c) != v1.RestartPolicyNever)
+}
+
+// cut reports whether an exited instance was asked to exit for no reason of its own, and is followed by another one.
+func (r revision) cut(last pod.Container) bool {
+	asked := cmp.Or(r.Signalled[last.ID].Asked, last.Notes.Asked)
+	own := r.Probed[last.ID].Failed != nil || last.Notes.Failed != nil
+	return !asked.IsZero() && !last.FinishedAt.Before(asked) && !own && r.goesOn()
+}
+
+// goesOn reports that the revision goes on after a reboot, a lost sandbox, or a shutdown that is cancelled, with all of
+// its containers: what they do is not for good.
+func (r revision) goesOn() bool {
+	return !r.forGood() && r.Pod.Spec.RestartPolicy != v1.RestartPolicyNever && r.Refused == ""
+}
+
+// bygone reports whether an exited instance of c, which is not restarted, is followed by another one nevertheless,
+// because it ran in an earlier boot, or in a sandbox before the one that is ready. In the second case, as for the
+// kubelet's computePodActions, a success is final unless the policy is Never.
+func (r revision) bygone(c *v1.Container, last pod.Container) bool {
+	boxes := r.mine.Sandboxes
+	replaced := len(boxes) > 0 && boxes[0].Ready && boxes[0].ID != last.SandboxID
+	return r.goesOn() && (last.Boot != r.Boot || replaced && policyOf(r.Pod, c) == v1.RestartPolicyNever)
 }
 
 // policyOf returns the container's own restart policy, else the pod's.

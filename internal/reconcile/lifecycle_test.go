@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -96,6 +99,47 @@ func TestAnInitContainerThatFails(t *testing.T) {
 		}
 		h.wantLiving("") // nor does the sidecar
 	})
+}
+
+// TestItsOwnPolicyNever: containers with restartPolicy Never of their own in an Always pod run once in each sandbox, also
+// one that had to end with its sandbox. In a pod that runs once ever they run once.
+func TestItsOwnPolicyNever(t *testing.T) {
+	for _, once := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			rt := runtimeWith(map[string]fake.Script{"i:1": {Run: 5 * time.Second}, "a:1": {}, "b:1": {Run: time.Second}})
+			pod := func() *v1.Pod {
+				p := withInit(newPod("web", "u1", v1.RestartPolicyAlways, "a", "b"), "i")
+				p.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyNever)
+				p.Spec.Containers[1].RestartPolicy = new(v1.ContainerRestartPolicyNever)
+				if once {
+					p.Annotations[plan.AnnotationRunPolicy] = plan.RunOnceEver
+				}
+				return p
+			}
+			h := start(t, rt)
+			defer func() { h.stop() }()
+			h.want(pod())
+			after(time.Second)
+			if !once {
+				rt.LoseSandbox("u1-sandbox-0")
+				after(time.Second)
+				h.wantLiving("u1-i-1")
+			}
+			after(10 * time.Minute)
+			h.stop()
+			rt.Reboot("boot-2")
+			h = start(t, rt, func(o *reconcile.Options) { o.Boot = "boot-2" })
+			h.want(pod())
+			after(time.Minute)
+			h.wantPhase("web", v1.PodRunning)
+			ran := strings.Join(slices.Sorted(slices.Values(rt.Ran())), " ")
+			if want := map[bool]string{
+				false: "u1-a-0 u1-a-1 u1-b-0 u1-b-1 u1-i-0 u1-i-1 u1-i-2", true: "u1-a-0 u1-a-1 u1-b-0 u1-i-0 u1-i-1",
+			}[once]; ran != want {
+				t.Errorf("ran: %s, want %s", ran, want)
+			}
+		})
+	}
 }
 
 func TestSidecarsLastAsLongAsTheOthers(t *testing.T) {

@@ -123,14 +123,16 @@ func (i *Instances) DeferLate(actions []plan.Action) []plan.Action {
 	return others
 }
 
-// Monotonic returns seen with the start and end of each instance, which are recorded by the wall
-// clock, converted to monotonic times of this process.
+// Monotonic returns seen with the start and end of each instance, and when it was asked to exit, which are recorded by
+// the wall clock, converted to monotonic times of this process.
 func (i *Instances) Monotonic(seen pod.Observed) pod.Observed {
 	i.clock.forget(seen)
 	for _, all := range []*[]pod.Container{&seen.Containers, &seen.Remembered} {
 		placed := make([]pod.Container, len(*all))
 		for n, c := range *all {
-			c.StartedAt, c.FinishedAt = i.clock.monotonic(c.ID, c.StartedAt), i.clock.monotonic(c.ID, c.FinishedAt)
+			for _, at := range []*time.Time{&c.StartedAt, &c.FinishedAt, &c.Notes.Asked} {
+				*at = i.clock.monotonic(c.ID, *at)
+			}
 			placed[n] = c
 		}
 		*all = placed
