@@ -109,7 +109,8 @@ var inherited = []string{
 // process: in the same namespaces and cgroups, with the same credentials and limits.
 func alike(pid int) error {
 	self := os.Getpid()
-	for _, name := range []string{"root", "ns/cgroup", "ns/ipc", "ns/mnt", "ns/net", "ns/pid", "ns/user", "ns/uts"} {
+	// The root is the last, for it is a directory: in another namespace its server may not answer.
+	for _, name := range []string{"ns/cgroup", "ns/ipc", "ns/mnt", "ns/net", "ns/pid", "ns/user", "ns/uts", "root"} {
 		theirs, err := os.Stat(proc(pid, name))
 		if err != nil {
 			return err

@@ -15,6 +15,9 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
+// prefix begins the name of each shim's program.
+const prefix = "containerd-shim-"
+
 // Any is a filter for Kill that selects every shim.
 func Any(int) bool { return true }
 
@@ -26,22 +29,19 @@ func Idle(pid int) bool { return children(pid) == 0 }
 // meant whose containerd has the same socket: a podrun in a container has the same paths as one outside, which sees its
 // processes. A shim that has ended is no error.
 func Kill(which func(pid int) bool, flags ...string) error {
-	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	paths, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return err
 	}
+	r := reader{flags: flags}
 	var failed []error
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil || !isShim(strings.Split(string(text), "\x00"), flags) {
-			continue // it has ended, or is another program
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		pid, err := strconv.Atoi(filepath.Base(path))
 		if err != nil {
 			return err
 		}
-		if !which(pid) || !sharesSocket(pid, flags) {
-			continue
+		if !isShim(r.args(pid), flags) || !which(pid) || !sharesSocket(pid, flags) {
+			continue // it has ended, or is another program
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			failed = append(failed, err)
@@ -51,18 +51,18 @@ func Kill(which func(pid int) bool, flags ...string) error {
 }
 
 // Of returns the process ID of the shim that a process descends from, 0 if there is none, and
-// whether that shim was started with all of the given flags, which have the meaning that they have for Kill.
+// whether that shim was started with all of the given flags, which have the meaning that they have for Kill. A
+// process in another container, or of another user, is a shim if its program has the name of one; it has other flags
+// then.
 func Of(pid int, flags ...string) (shim int, with bool) {
+	r := reader{flags: flags}
 	for pid > 1 {
 		parent, err := sys.Parent(pid)
 		if err != nil {
 			return 0, false
 		}
-		text, err := os.ReadFile(proc(parent, "cmdline"))
-		if err != nil {
-			return 0, false
-		}
-		if args := strings.Split(string(text), "\x00"); isShim(args, nil) {
+		args := r.args(parent)
+		if isShim(args, nil) || len(args) == 0 && isNamed(parent) {
 			return parent, isShim(args, flags) && sharesSocket(parent, flags)
 		}
 		pid = parent
@@ -131,5 +131,5 @@ func isShim(args, flags []string) bool {
 			return false
 		}
 	}
-	return strings.HasPrefix(filepath.Base(args[0]), "containerd-shim-")
+	return len(args) > 0 && strings.HasPrefix(filepath.Base(args[0]), prefix)
 }

@@ -20,6 +20,9 @@ import (
 
 // TestMain makes the test binary a shim that does nothing.
 func TestMain(m *testing.M) {
+	if file := os.Getenv("HOLD"); file != "" {
+		hold(file)
+	}
 	if slices.Contains(os.Args, "-id") {
 		time.Sleep(time.Minute)
 		os.Exit(0)
