@@ -223,7 +223,7 @@ var rooms = map[string]room{
 	"internal/runtime/containerd/images/fetched":  {imports: "runtime/containerd/daemon checkpoint/layout sys sys/own"},
 	"internal/runtime/containerd/images/pull":     {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images/fetched runtime/containerd/images/unpacked image image/registryhosts"},
 
-	"internal/containerlog":          {imports: "containerlog/cri containerlog/links containerlog/orphangc pod checkpoint/layout sys/shortage sys/watch sys"},
+	"internal/containerlog":          {imports: "containerlog/cri containerlog/links containerlog/orphangc pod checkpoint/layout sys/own sys/shortage sys/watch sys"},
 	"internal/containerlog/cri":      {imports: "sys"},
 	"internal/containerlog/links":    {imports: "pod checkpoint/layout sys/own"},
 	"internal/containerlog/orphangc": {imports: "containerlog/links pod checkpoint/layout runtime sys/mounted"},

@@ -261,7 +261,7 @@ func (c *converter) openLog() error {
 	if c.log != nil {
 		return nil
 	}
-	dir, err := c.makeLogDir()
+	dir, err := openLogDir(c.logPath, true)
 	if err != nil {
 		return fmt.Errorf("making log directory: %w", err)
 	}
@@ -294,24 +294,6 @@ func (c *converter) openLog() error {
 	}
 	c.log = f
 	return nil
-}
-
-// makeLogDir makes the directories of the log and opens the inner one. A group may be able to write
-// the log directory, so links there are not followed.
-func (c *converter) makeLogDir() (*os.File, error) {
-	root, names := split(c.logPath)
-	if err := os.MkdirAll(root, layout.ModeLogs); err != nil {
-		return nil, err
-	}
-	return sys.MkdirBeneath(root, layout.ModeLogs, names[:2]...)
-}
-
-// split returns the log directory and the names of what leads from there to one of a log's files: the
-// directories of the pod and the container, and the file.
-func split(path string) (root string, names []string) {
-	container := filepath.Dir(path)
-	pod := filepath.Dir(container)
-	return filepath.Dir(pod), []string{filepath.Base(pod), filepath.Base(container), filepath.Base(path)}
 }
 
 // recover rebuilds a state without a checkpoint: raw output that was punched counts as converted,

@@ -84,20 +84,13 @@ func (c *converter) renameLog() error {
 }
 
 // held opens the directory of a log and returns a path of the log that leads there until it is released,
-// whatever others rename meanwhile. It follows no link below the log directory, which others may be able
-// to write: what podrun renames and removes there are its own files.
+// whatever others rename meanwhile.
 func held(log string) (path string, release func(), err error) {
-	logs, names := split(log)
-	root, err := os.OpenFile(logs, unix.O_PATH|unix.O_DIRECTORY, 0) // trusted: the administrator's
+	dir, err := openLogDir(log, false)
 	if err != nil {
 		return "", nil, err
 	}
-	defer root.Close()
-	dir, err := sys.OpenBeneath(root, filepath.Join(names[:2]...), sys.NoLinks, os.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return "", nil, err
-	}
-	return filepath.Join(sys.FDPath(int(dir.Fd())), names[2]), func() { dir.Close() }, nil
+	return filepath.Join(sys.FDPath(int(dir.Fd())), filepath.Base(log)), func() { dir.Close() }, nil
 }
 
 // isAt reports whether the open log is the file at path.
@@ -114,9 +107,17 @@ func (c *converter) openRecorded() (*os.File, error) {
 	if c.state.file == 0 && c.state.size == 0 {
 		return nil, nil
 	}
-	paths := []string{c.logPath}
+	log, release, err := held(c.logPath)
+	if errors.Is(err, os.ErrNotExist) || isOfOthers(err) { // podrun writes no log there
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	paths := []string{log}
 	if c.state.file != 0 {
-		segments, err := cri.Segments(c.logPath)
+		segments, err := cri.Segments(log)
 		if err != nil {
 			return nil, err
 		}
@@ -125,8 +126,7 @@ func (c *converter) openRecorded() (*os.File, error) {
 		}
 	}
 	for _, path := range paths {
-		root, names := split(path)
-		f, err := sys.OpenRegular(root, filepath.Join(names...), sys.NoLinks, os.O_RDWR)
+		f, err := sys.OpenRegular(filepath.Dir(path), filepath.Base(path), sys.NoLinks, os.O_RDWR)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, sys.ErrNotRegular) { // podrun writes no others
 			continue
 		}
@@ -222,7 +222,11 @@ func compress(path string) error {
 }
 
 func compressTo(path string, in io.Reader, like os.FileInfo) error {
-	const flags = os.O_CREATE | os.O_TRUNC | os.O_WRONLY | unix.O_NOFOLLOW
+	// One that is there, of a compression that was interrupted, may be anything, such as a FIFO without a reader.
+	if err := (realDisk{}).Remove(path); err != nil {
+		return err
+	}
+	const flags = os.O_CREATE | os.O_EXCL | os.O_WRONLY | unix.O_NONBLOCK
 	out, err := os.OpenFile(path, flags, like.Mode().Perm()) // trusted: a directory of podrun's own
 	if err != nil {
 		return err
@@ -251,8 +255,7 @@ func (t *Tailer) RemoveLogs(last pod.Instance) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
-	case errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR):
-		// Another user has put it there. The container is removed all the same.
+	case isOfOthers(err): // the container is removed all the same
 		t.o.Log.Warn("the logs of a container stay: their directory is not podrun's",
 			"container", last.Container, "err", err)
 		return nil

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -174,8 +172,9 @@ func (r data) retireLogs(ctx context.Context, dir string, retain bool) error {
 		return nil
 	}
 	_ = unix.Lsetxattr(dir, RetainedAttr, []byte("1"), 0) // for people: without it, the logs stay too
-	now := time.Now()
-	if err := os.Chtimes(dir, now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
+	err := unix.UtimesNanoAt(unix.AT_FDCWD, dir, now, unix.AT_SYMLINK_NOFOLLOW) // others may have put a link there
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing a pod's logs: %w", err)
 	}
 	return nil

@@ -218,6 +218,25 @@ func TestRetainedLogs(t *testing.T) {
 	}
 }
 
+// TestRetainedLogsBehindALink: others may be able to put a link in the place of a pod's log directory. The time of what
+// it leads to does not change.
+func TestRetainedLogsBehindALink(t *testing.T) {
+	t.Parallel()
+	r := onDisk(t)
+	r.o.KeepLogs = true
+	p := savedPod(t, r, "uid-1")
+	elsewhere, long := t.TempDir(), time.Now().Add(-time.Hour).Truncate(time.Second)
+	link := r.o.Dirs.PodLogs(pod.KeyOf(p), p.UID)
+	err := errors.Join(os.Chtimes(elsewhere, long, long), os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(elsewhere, link),
+		r.RemoveData(t.Context(), pod.KeyOf(p), p.UID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(elsewhere); err != nil || !info.ModTime().Equal(long) {
+		t.Errorf("%v, %v", info.ModTime(), err)
+	}
+}
+
 // TestKeptLogs checks that KeepLogs leaves a revision's logs in place, and that their retention
 // begins with the end of the revision.
 func TestKeptLogs(t *testing.T) {
