@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,9 +65,32 @@ func killedIn(record []byte, group string) bool {
 	if facilityAndLevel, err := strconv.Atoi(string(priority)); err != nil || facilityAndLevel>>3 != 0 {
 		return false
 	}
-	if !bytes.HasPrefix(text, []byte("oom-kill:")) {
+	fields, is := strings.CutPrefix(string(text), "oom-kill:")
+	return is && chosenIn(fields, group)
+}
+
+// chosenIn reports whether the fields of a record name the cgroup, or one below it, as that of the chosen process.
+// Others can name their cgroups so that their paths seem to have further fields. But no name has a slash, so the first
+// field of a kind that has a path is the kernel's, and each path begins with what is not of others' choice. Before it
+// may be the path of the cgroup whose limit was reached, which is the process's own or one above.
+func chosenIn(fields, group string) bool {
+	const limit, victim = ",oom_memcg=", ",task_memcg="
+	isIn := func(at string) bool {
+		rest, is := strings.CutPrefix(at, group)
+		return is && (strings.HasPrefix(rest, ",task=") || strings.HasPrefix(rest, "/"))
+	}
+	before, at, limited := strings.Cut(fields, limit+"/")
+	if chosen := strings.Index(before, victim+"/"); chosen >= 0 {
+		return isIn(fields[chosen+len(victim):]) // the memory of the whole machine ran out
+	}
+	if !limited {
 		return false
 	}
-	_, at, found := bytes.Cut(text, []byte(",task_memcg="+group))
-	return found && (bytes.HasPrefix(at, []byte(",")) || bytes.HasPrefix(at, []byte("/")))
+	at = "/" + at
+	for above := group; len(above) > 1; above = path.Dir(above) {
+		if rest, is := strings.CutPrefix(at, above+victim); is && isIn(rest) {
+			return true
+		}
+	}
+	return strings.HasPrefix(at, group+"/")
 }
