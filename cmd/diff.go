@@ -34,9 +34,7 @@ func diffCommand(a *app) *cobra.Command {
 				return usage(c, fmt.Errorf("-o %q: must be text or json", output))
 			}
 			o := a.agentOptions()
-			if unlike := flags.AdoptServe(c.Flags(), o.Dirs); unlike != nil {
-				cli.Warnf(a.ErrOut, "this may differ from what serve does: %v", unlike)
-			}
+			adoptServe(c, a)
 			if err := s.Options(c.Flags(), &o); err != nil {
 				return usage(c, err)
 			}

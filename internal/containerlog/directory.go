@@ -13,9 +13,9 @@ import (
 )
 
 // openLogDir opens the directory of a log. If create is set, it makes that, and what leads there, unless it exists. A
-// group may be able to write the log directory, or to replace it: below it, no links are followed, and what others own or
-// may write is refused. So what podrun makes, renames and removes there are its own files, and no log gets the group of
-// somebody else's directory.
+// group may be able to write the log directory, or to replace it: below it, no links are followed, and what others own
+// or may write is refused. So what podrun makes, renames and removes there are its own files, and no log gets the group
+// of somebody else's directory.
 func openLogDir(log string, create bool) (*os.File, error) {
 	at, names := split(log)
 	if create {

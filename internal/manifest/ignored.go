@@ -23,6 +23,10 @@ type findings struct {
 	injected []string
 }
 
+func (f *findings) warn(path, format string, args ...any) {
+	f.warnings = append(f.warnings, decode.Error{Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
 // ignore removes from p what is accepted but has no meaning here, so that nothing acts on it by
 // mistake, and adds the warnings about it to f. The rest is removed by drop, after p was validated.
 func (l *loader) ignore(p *v1.Pod, f *findings) {
@@ -32,16 +36,12 @@ func (l *loader) ignore(p *v1.Pod, f *findings) {
 	}
 	if name := p.Spec.NodeName; l.Rules.IgnoreNodeName && name != "" && name != l.NodeName {
 		p.Spec.NodeName = l.NodeName
-		f.warnings = append(f.warnings, decode.Error{
-			Path: "spec.nodeName", Message: fmt.Sprintf("is another node's name and ignored: this node is %q", l.NodeName),
-		})
+		f.warn("spec.nodeName", "is another node's name and ignored: this node is %q", l.NodeName)
 	}
 	for i := range p.Spec.Volumes {
 		v, path := &p.Spec.Volumes[i], fmt.Sprintf("spec.volumes[%d]", i)
 		if h := v.HostPath; h != nil && h.Path != "" && !filepath.IsAbs(h.Path) {
-			f.warnings = append(f.warnings, decode.Error{
-				Path: path + ".hostPath.path", Message: fmt.Sprintf("is relative to /: it is %q", filepath.Join("/", h.Path)),
-			})
+			f.warn(path+".hostPath.path", "is relative to /: it is %q", filepath.Join("/", h.Path))
 		}
 		if !documents.IsInjectedToken(p, v) {
 			continue
@@ -53,16 +53,11 @@ func (l *loader) ignore(p *v1.Pod, f *findings) {
 			return strings.HasPrefix(e.Path, path+".projected.sources[") &&
 				strings.HasSuffix(e.Path, "].serviceAccountToken")
 		})
-		f.warnings = append(f.warnings, decode.Error{
-			Path: path,
-			Message: "is left out with its mounts: an API server added it for the service account's token, " +
-				"and there is none",
-		})
+		f.warn(path, "is left out with its mounts: an API server added it for the service account's token, "+
+			"and there is none")
 	}
 	if why := pod.NeverUpdated(p); why != "" {
-		f.warnings = append(f.warnings, decode.Error{
-			Path: "metadata.annotations[" + pod.AnnotationAutoUpdate + "]", Message: "has no effect: " + why,
-		})
+		f.warn("metadata.annotations["+pod.AnnotationAutoUpdate+"]", "has no effect: %s", why)
 	}
 	l.strict(f)
 }

@@ -61,6 +61,7 @@ func (w *worker) graceLimits(seen pod.Observed) plan.GraceLimits {
 		limits.AtOnce = true
 	default:
 	}
+	w.mailbox.heed()
 	h := w.shared.halt.Load()
 	if h == nil {
 		return limits

@@ -119,7 +119,6 @@ func (w *worker) sync(ctx context.Context, inspect bool) (wake time.Duration, go
 	seen := w.o.Inspector.Seen(w.key)
 	w.outdated = w.outdated || inspect
 	for ctx.Err() == nil {
-		w.mailbox.heed()
 		inspected := false
 		acquired, err := w.acquire()
 		if err != nil {

@@ -53,8 +53,8 @@ func (r Reader) LastKept(key pod.Key) time.Time {
 }
 
 // LastSeen returns until when the statuses were kept up to date, and whether they still are. The
-// time is zero if podrun has not run since the boot of the machine. If the user may not read that, they count as kept up
-// to date: nothing is known against it.
+// time is zero if podrun has not run since the boot of the machine. If the user may not read that, they count as kept
+// up to date: nothing is known against it.
 func (r Reader) LastSeen() (at time.Time, alive bool) {
 	f, err := os.Open(r.Dirs.StatusFiles().Seen())
 	if err != nil {

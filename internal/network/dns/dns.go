@@ -191,8 +191,8 @@ func (n *Names) catchUp() ([]peer, error) {
 
 // refresh reads all pods and rewrites all files whose contents may have changed. written has what the
 // pod's namespace saw of all pods when its file was last written, by UID. A file that cannot be written,
-// as while its container executes it, keeps no other from being written, nor does one whose writing hangs: hung has what
-// such a one will report.
+// as while its container executes it, keeps no other from being written, nor does one whose writing hangs: hung has
+// what such a one will report.
 func (n *Names) refresh(hosts Hosts, written map[pod.UID]string, hung map[pod.UID]<-chan error) error {
 	peers, err := n.catchUp()
 	if err != nil {
