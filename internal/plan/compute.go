@@ -75,7 +75,7 @@ func run(plan *Plan, r revision) {
 	if r.Evicted != "" {
 		plan.Failure = &Waiting{Reason: "Evicted", Message: r.Evicted}
 	}
-	if r.cutOff() { // before anything else made it fail
+	if r.cutOff { // before anything else made it fail
 		plan.Failure = &Waiting{ReasonTerminated, shutdownMessage}
 	}
 	terminator := newTerminator(plan, r.Input)
@@ -97,7 +97,7 @@ func run(plan *Plan, r revision) {
 		switch {
 		case r.interrupts():
 			// Before the first signal: the exit code 0 that may follow it is no success.
-			plan.add(Interrupt{Must: r.forGood()})
+			plan.add(Interrupt{Must: r.forGood})
 		case !terminator.pod(r.mine, "node is shutting down"):
 			if reap(plan, r.mine); r.Limits.Published && len(plan.Actions) == 0 {
 				plan.add(ReleaseVolumes{}) // while the drivers, which end last, are there

@@ -22,13 +22,7 @@ func (r revision) restarts(c *v1.Container, last pod.Container) bool {
 func (r revision) cut(last pod.Container) bool {
 	asked := cmp.Or(r.Signalled[last.ID].Asked, last.Notes.Asked)
 	own := r.Probed[last.ID].Failed != nil || last.Notes.Failed != nil
-	return !asked.IsZero() && !last.FinishedAt.Before(asked) && !own && r.goesOn()
-}
-
-// goesOn reports that the revision goes on after a reboot, a lost sandbox, or a shutdown that is cancelled, with all of
-// its containers: what they do is not for good.
-func (r revision) goesOn() bool {
-	return !r.forGood() && r.Pod.Spec.RestartPolicy != v1.RestartPolicyNever && r.Refused == ""
+	return !asked.IsZero() && !last.FinishedAt.Before(asked) && !own && r.goesOn
 }
 
 // bygone reports whether an exited instance of c, which is not restarted, is followed by another one nevertheless,
@@ -37,7 +31,7 @@ func (r revision) goesOn() bool {
 func (r revision) bygone(c *v1.Container, last pod.Container) bool {
 	boxes := r.mine.Sandboxes
 	replaced := len(boxes) > 0 && boxes[0].Ready && boxes[0].ID != last.SandboxID
-	return r.goesOn() && (last.Boot != r.Boot || replaced && policyOf(r.Pod, c) == v1.RestartPolicyNever)
+	return r.goesOn && (last.Boot != r.Boot || replaced && policyOf(r.Pod, c) == v1.RestartPolicyNever)
 }
 
 // policyOf returns the container's own restart policy, else the pod's.

@@ -21,19 +21,29 @@ type revision struct {
 	Input                          // Pod is not nil
 	mine              pod.Observed // the part of Observed that belongs to the revision
 	restartGeneration int          // that the revision is in
-	job               bool         // it is a pod of a Job
+	job, onceEver     bool         // it is a pod of a Job, or runs once ever
+	forGood           bool         // one of these: a shutdown that interrupts it makes it fail
+	cutOff            bool         // a shutdown has interrupted it, and it does not wait until that is over
+	// goesOn reports that the revision goes on after a reboot, a lost sandbox, or a shutdown that is cancelled,
+	// with all of its containers: what they do is not for good.
+	goesOn bool
 }
 
 func newRevision(in Input) revision {
 	mine, _ := in.Observed.Split(in.Pod.UID)
-	job := strings.HasPrefix(in.Pod.Annotations[pod.AnnotationWorkload], "Job/")
-	return revision{Input: in, mine: mine, restartGeneration: restartGenerationOf(in.Pod, mine), job: job}
+	r := revision{Input: in, mine: mine, restartGeneration: restartGenerationOf(in.Pod, mine)}
+	r.job = strings.HasPrefix(in.Pod.Annotations[pod.AnnotationWorkload], "Job/")
+	r.onceEver = in.Pod.Annotations[AnnotationRunPolicy] == RunOnceEver
+	r.forGood = r.job || r.onceEver
+	r.cutOff = in.Interrupted && (r.forGood || in.Limits.Shutdown == nil)
+	r.goesOn = !r.forGood && in.Pod.Spec.RestartPolicy != v1.RestartPolicyNever && in.Refused == ""
+	return r
 }
 
 // over reports whether the revision has finished, and why: what runs of it is terminated and nothing is started again.
 func (r revision) over() (why string, over bool) {
 	switch {
-	case r.cutOff():
+	case r.cutOff:
 		return "node is shutting down", true
 	case r.Evicted != "":
 		return "evicted", true
@@ -46,7 +56,7 @@ func (r revision) over() (why string, over bool) {
 
 // ended reports whether all but the sidecars of the revision have exited and nothing of it will be started again.
 func (r revision) ended() (why string, ended bool) {
-	if r.Interrupted && !r.forGood() {
+	if r.Interrupted && !r.forGood {
 		return "", false // it begins anew, whatever its containers have returned
 	}
 	if r.initFailed() {
@@ -111,17 +121,8 @@ func (r revision) interrupts() bool {
 func (r revision) beginsAnew() bool {
 	never := func(c *v1.Container) bool { return policyOf(r.Pod, c) == v1.RestartPolicyNever }
 	return r.Interrupted && r.Limits.Shutdown == nil && !r.job &&
-		!(r.onceEver() && slices.ContainsFunc(pod.AllContainers(r.Pod), never))
+		!(r.onceEver && slices.ContainsFunc(pod.AllContainers(r.Pod), never))
 }
-
-// forGood reports that the revision fails if a shutdown interrupts it. Any other waits until that is over, and begins
-// anew.
-func (r revision) forGood() bool { return r.job || r.onceEver() }
-
-// cutOff reports that a shutdown has interrupted the revision, which does not go on.
-func (r revision) cutOff() bool { return r.Interrupted && (r.forGood() || r.Limits.Shutdown == nil) }
-
-func (r revision) onceEver() bool { return r.Pod.Annotations[AnnotationRunPolicy] == RunOnceEver }
 
 // pulling reports whether an image of the revision is being pulled.
 func (r revision) pulling() bool {
@@ -147,7 +148,7 @@ func (r revision) runsAgain() bool {
 	if r.Replaced || r.Earlier && (len(r.mine.Containers) == 0 || over) || !alive && r.beginsAnew() {
 		return true
 	}
-	if alive || r.onceEver() || r.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !over {
+	if alive || r.onceEver || r.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !over {
 		return false
 	}
 	rebooted := slices.ContainsFunc(r.mine.Containers, func(c pod.Container) bool { return c.Boot != r.Boot })
