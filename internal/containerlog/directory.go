@@ -24,39 +24,35 @@ func openLogDir(log string, create bool) (*os.File, error) {
 		}
 	}
 	dir, err := os.OpenFile(at, unix.O_PATH|unix.O_DIRECTORY, 0) // trusted: only opened as a path
-	if err != nil {
-		return nil, err
-	}
-	var loose *own.LooseError
-	if err := verify(dir, at); err != nil && (!errors.As(err, &loose) || loose.Owned) { // a group may write it
-		return nil, errors.Join(err, dir.Close())
-	}
-	for _, name := range names[:2] {
-		at = filepath.Join(at, name)
+	for i := 0; err == nil; i++ {
+		if err = verify(dir, at, i == 0); err == nil && i == 2 {
+			return dir, nil
+		}
 		within := dir
-		if create {
-			dir, err = sys.MkdirBeneath(sys.FDPath(int(within.Fd())), layout.ModeLogs, name)
-		} else {
-			dir, err = sys.OpenBeneath(within, name, sys.NoLinks, unix.O_PATH|unix.O_DIRECTORY)
+		at = filepath.Join(at, names[i])
+		switch {
+		case err != nil:
+		case create:
+			dir, err = sys.MkdirBeneath(sys.FDPath(int(within.Fd())), layout.ModeLogs, names[i])
+		default:
+			dir, err = sys.OpenBeneath(within, names[i], sys.NoLinks, unix.O_PATH|unix.O_DIRECTORY)
 		}
 		within.Close()
-		if err != nil {
-			return nil, err
-		}
-		if err := verify(dir, at); err != nil {
-			return nil, errors.Join(err, dir.Close())
-		}
 	}
-	return dir, nil
+	return nil, err
 }
 
-// verify returns an own.LooseError if others own the directory or may write it.
-func verify(dir *os.File, path string) error {
+// verify returns an own.LooseError if others own the directory, or may write it and it is not the log directory.
+func verify(dir *os.File, path string, shared bool) error {
 	info, err := dir.Stat()
-	if err != nil {
-		return err
+	if err == nil {
+		err = own.Loose(path, info, true)
 	}
-	return own.Loose(path, info, true)
+	var loose *own.LooseError
+	if shared && errors.As(err, &loose) && !loose.Owned {
+		return nil
+	}
+	return err
 }
 
 // isOfOthers reports that others have put something in the place of a log's directory.

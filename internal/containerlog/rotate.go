@@ -67,11 +67,11 @@ func (c *converter) rotate() error {
 
 // renameLog makes the log at logPath a segment.
 func (c *converter) renameLog() error {
-	log, release, err := held(c.logPath)
+	log, dir, err := held(c.logPath)
 	if err != nil {
 		return fmt.Errorf("rotating a log: %w", err)
 	}
-	defer release()
+	defer dir.Close()
 	segment, err := cri.NextSegment(log, time.Now())
 	if err != nil {
 		return err
@@ -83,14 +83,14 @@ func (c *converter) renameLog() error {
 	return nil
 }
 
-// held opens the directory of a log and returns a path of the log that leads there until it is released,
-// whatever others rename meanwhile.
-func held(log string) (path string, release func(), err error) {
-	dir, err := openLogDir(log, false)
+// held opens the directory of a log and returns a path of the log that leads there until it is closed, whatever others
+// rename meanwhile.
+func held(log string) (path string, dir *os.File, err error) {
+	dir, err = openLogDir(log, false)
 	if err != nil {
 		return "", nil, err
 	}
-	return filepath.Join(sys.FDPath(int(dir.Fd())), filepath.Base(log)), func() { dir.Close() }, nil
+	return filepath.Join(sys.FDPath(int(dir.Fd())), filepath.Base(log)), dir, nil
 }
 
 // isAt reports whether the open log is the file at path.
@@ -107,14 +107,14 @@ func (c *converter) openRecorded() (*os.File, error) {
 	if c.state.file == 0 && c.state.size == 0 {
 		return nil, nil
 	}
-	log, release, err := held(c.logPath)
-	if errors.Is(err, os.ErrNotExist) || isOfOthers(err) { // podrun writes no log there
-		return nil, nil
-	}
+	log, dir, err := held(c.logPath)
 	if err != nil {
+		if errors.Is(err, os.ErrNotExist) || isOfOthers(err) { // podrun writes no log there
+			return nil, nil
+		}
 		return nil, err
 	}
-	defer release()
+	defer dir.Close()
 	paths := []string{log}
 	if c.state.file != 0 {
 		segments, err := cri.Segments(log)
@@ -158,14 +158,14 @@ func (c *converter) pending() bool {
 // cleanSegments removes the oldest files of a log beyond keep, and compresses its segments except the
 // newest, which a log collector may still be reading.
 func cleanSegments(log string, keep int) error {
-	log, release, err := held(log)
+	log, dir, err := held(log)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("opening the directory of a log: %w", err)
 	}
-	defer release()
+	defer dir.Close()
 	segments, err := cri.Segments(log)
 	if err != nil {
 		return err
@@ -251,7 +251,7 @@ func (t *Tailer) RemoveLogs(last pod.Instance) error {
 	if err := links.RemoveUpTo(t.o.Dirs, last); err != nil {
 		t.o.Log.Warn("removing the links to a container's old logs failed", "container", last.Container, "err", err)
 	}
-	log, release, err := held(t.o.Dirs.ContainerLog(last.Key, last.UID, last.Container, last.Attempt))
+	log, dir, err := held(t.o.Dirs.ContainerLog(last.Key, last.UID, last.Container, last.Attempt))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
@@ -262,15 +262,14 @@ func (t *Tailer) RemoveLogs(last pod.Instance) error {
 	case err != nil:
 		return fmt.Errorf("removing old logs: %w", err)
 	}
-	defer release()
-	dir := filepath.Dir(log)
-	entries, err := os.ReadDir(dir)
+	defer dir.Close()
+	entries, err := os.ReadDir(filepath.Dir(log))
 	if err != nil {
 		return fmt.Errorf("removing old logs: %w", err)
 	}
 	for _, e := range entries {
 		if attempt, ok := attemptOf(e.Name()); ok && attempt <= last.Attempt {
-			if err := (realDisk{}).Remove(filepath.Join(dir, e.Name())); err != nil {
+			if err := (realDisk{}).Remove(filepath.Join(filepath.Dir(log), e.Name())); err != nil {
 				return fmt.Errorf("removing old logs: %w", err)
 			}
 		}

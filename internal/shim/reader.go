@@ -1,12 +1,10 @@
 package shim
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -59,19 +57,15 @@ func (r *reader) containerds() string {
 	if r.served != "" || i < 0 {
 		return r.served
 	}
-	conn, err := net.DialTimeout("unix", r.flags[i+1], time.Second)
+	conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return ""
 	}
-	defer conn.Close()
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return ""
-	}
-	_ = raw.Control(func(fd uintptr) {
-		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+	if unix.Connect(conn, &unix.SockaddrUnix{Name: r.flags[i+1]}) == nil {
+		if peer, err := unix.GetsockoptUcred(conn, unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
 			r.served, _ = os.Readlink(proc(int(peer.Pid), "ns/mnt"))
 		}
-	})
+	}
+	_ = unix.Close(conn)
 	return r.served
 }

@@ -71,26 +71,24 @@ func killedIn(record []byte, group string) bool {
 
 // chosenIn reports whether the fields of a record name the cgroup, or one below it, as that of the chosen process.
 // Others can name their cgroups so that their paths seem to have further fields. But no name has a slash, so the first
-// field of a kind that has a path is the kernel's, and each path begins with what is not of others' choice. Before it
-// may be the path of the cgroup whose limit was reached, which is the process's own or one above.
+// field that has a path is the kernel's, and that path begins with what is not of others' choice. It is the one of the
+// cgroup whose limit was reached, which is the process's own or one above; there is none if it was the machine's.
 func chosenIn(fields, group string) bool {
-	const limit, victim = ",oom_memcg=", ",task_memcg="
-	isIn := func(at string) bool {
-		rest, is := strings.CutPrefix(at, group)
-		return is && (strings.HasPrefix(rest, ",task=") || strings.HasPrefix(rest, "/"))
-	}
-	before, at, limited := strings.Cut(fields, limit+"/")
-	if chosen := strings.Index(before, victim+"/"); chosen >= 0 {
-		return isIn(fields[chosen+len(victim):]) // the memory of the whole machine ran out
-	}
-	if !limited {
-		return false
-	}
+	head, at, _ := strings.Cut(fields, "_memcg=/")
 	at = "/" + at
-	for above := group; len(above) > 1; above = path.Dir(above) {
-		if rest, is := strings.CutPrefix(at, above+victim); is && isIn(rest) {
+	if strings.HasSuffix(head, ",oom") {
+		if strings.HasPrefix(at, group+"/") {
 			return true
 		}
+		above, is := group, false
+		for !is && len(above) > 1 {
+			at, is = strings.CutPrefix(at, above+",task_memcg=")
+			above = path.Dir(above)
+		}
+		if !is {
+			return false
+		}
 	}
-	return strings.HasPrefix(at, group+"/")
+	rest, is := strings.CutPrefix(at, group)
+	return is && (strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, ",task="))
 }
