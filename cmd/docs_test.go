@@ -66,7 +66,7 @@ func TestDocs(t *testing.T) {
 
 // theirs are flags of other programs that documents mention, by document.
 var theirs = map[string][]string{
-	"*":                {"now", "privileged", "unix-socket"}, // systemctl's, docker's, curl's
+	"*":                {"now", "privileged", "unix-socket", "preserve-env"}, // systemctl's, docker's, curl's, sudo's
 	"from-podman.md":   {"replace", "configmap"},
 	"from-kubelet.md":  {"now", "kubeconfig", "hostname-override"},
 	"to-kubernetes.md": {"dry-run"},
