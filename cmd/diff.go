@@ -34,7 +34,7 @@ func diffCommand(a *app) *cobra.Command {
 				return usage(c, fmt.Errorf("-o %q: must be text or json", output))
 			}
 			o := a.agentOptions()
-			adoptServe(c, a)
+			cli.WarnOf(a.ErrOut, "this may differ from what serve does", flags.AdoptServe(c.Flags(), o.Dirs))
 			if err := s.Options(c.Flags(), &o); err != nil {
 				return usage(c, err)
 			}

@@ -25,7 +25,7 @@ func validateCommand(a *app) *cobra.Command {
 				return usage(c, fmt.Errorf("-o %q: must be text or json", output))
 			}
 			if directories.Check(a.Dirs().Modes()) == nil { // else another user could say what serve has
-				adoptServe(c, a)
+				cli.WarnOf(a.ErrOut, "this may differ from what serve does", flags.AdoptServe(c.Flags(), a.Dirs()))
 			}
 			o, err := loading.Options()
 			if err != nil {
@@ -41,13 +41,6 @@ func validateCommand(a *app) *cobra.Command {
 	loading.AddToValidate(c.Flags())
 	c.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
 	return c
-}
-
-// adoptServe sets the flags that the user has not set as serve has them, as far as that is known.
-func adoptServe(c *cobra.Command, a *app) {
-	if unlike := flags.AdoptServe(c.Flags(), a.Dirs()); unlike != nil {
-		cli.Warnf(a.ErrOut, "this may differ from what serve does: %v", unlike)
-	}
 }
 
 func lintOptions(a *app, o flags.LoadingOptions) lint.Options {

@@ -24,6 +24,13 @@ func Warnf(errOut io.Writer, format string, args ...any) {
 	fmt.Fprintln(errOut, "warning: "+Plain(fmt.Sprintf(format, args...)))
 }
 
+// WarnOf prints a warning that has an error as its reason, unless that is nil.
+func WarnOf(errOut io.Writer, text string, err error) {
+	if err != nil {
+		Warnf(errOut, "%s: %v", text, err)
+	}
+}
+
 // WarnIf prints a warning unless it is "".
 func WarnIf(errOut io.Writer, text string) {
 	if text != "" {

@@ -121,7 +121,7 @@ func (r revision) interrupts() bool {
 func (r revision) beginsAnew() bool {
 	never := func(c *v1.Container) bool { return policyOf(r.Pod, c) == v1.RestartPolicyNever }
 	return r.Interrupted && r.Limits.Shutdown == nil && !r.job &&
-		!(r.onceEver && slices.ContainsFunc(pod.AllContainers(r.Pod), never))
+		(!r.onceEver || !slices.ContainsFunc(pod.AllContainers(r.Pod), never))
 }
 
 // pulling reports whether an image of the revision is being pulled.

@@ -93,7 +93,7 @@ const longest = time.Second
 // Run keeps the files up to date until ctx ends, and returns ctx's error. If an update fails, it
 // tries again after 10 s.
 func (n *Names) Run(ctx context.Context, hosts Hosts) error {
-	written, hung := map[pod.UID]string{}, map[pod.UID]<-chan error{}
+	written, hung := map[pod.UID]string{}, map[pod.UID]<-chan struct{}{}
 	for {
 		var again <-chan time.Time
 		if err := n.refresh(hosts, written, hung); err != nil {
@@ -192,8 +192,8 @@ func (n *Names) catchUp() ([]peer, error) {
 // refresh reads all pods and rewrites all files whose contents may have changed. written has what the
 // pod's namespace saw of all pods when its file was last written, by UID. A file that cannot be written,
 // as while its container executes it, keeps no other from being written, nor does one whose writing hangs: hung has
-// what such a one will report.
-func (n *Names) refresh(hosts Hosts, written map[pod.UID]string, hung map[pod.UID]<-chan error) error {
+// what is closed when that has ended.
+func (n *Names) refresh(hosts Hosts, written map[pod.UID]string, hung map[pod.UID]<-chan struct{}) error {
 	peers, err := n.catchUp()
 	if err != nil {
 		return err
@@ -217,12 +217,12 @@ func (n *Names) refresh(hosts Hosts, written map[pod.UID]string, hung map[pod.UI
 		written[p.pod.UID] = now
 	}
 	maps.DeleteFunc(written, func(uid pod.UID, _ string) bool { return !there[uid] })
-	maps.DeleteFunc(hung, func(uid pod.UID, _ <-chan error) bool { return !there[uid] })
+	maps.DeleteFunc(hung, func(uid pod.UID, _ <-chan struct{}) bool { return !there[uid] })
 	return errors.Join(errs...)
 }
 
 // refreshInTime rewrites the file of one pod, unless that hangs since before.
-func refreshInTime(hosts Hosts, p peer, hung map[pod.UID]<-chan error) error {
+func refreshInTime(hosts Hosts, p peer, hung map[pod.UID]<-chan struct{}) error {
 	if done := hung[p.pod.UID]; done != nil {
 		select {
 		case <-done:
@@ -231,10 +231,14 @@ func refreshInTime(hosts Hosts, p peer, hung map[pod.UID]<-chan error) error {
 			return fmt.Errorf("refreshing /etc/hosts of %s: the write still hangs", pod.KeyOf(p.pod))
 		}
 	}
-	done := make(chan error, 1)
-	go func() { done <- hosts.RefreshHosts(p.pod, p.sandbox) }()
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		err = hosts.RefreshHosts(p.pod, p.sandbox)
+	}()
 	select {
-	case err := <-done:
+	case <-done:
 		return err
 	case <-time.After(longest):
 		hung[p.pod.UID] = done
