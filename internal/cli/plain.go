@@ -24,13 +24,6 @@ func Warnf(errOut io.Writer, format string, args ...any) {
 	fmt.Fprintln(errOut, "warning: "+Plain(fmt.Sprintf(format, args...)))
 }
 
-// WarnOf prints a warning that has an error as its reason, unless that is nil.
-func WarnOf(errOut io.Writer, text string, err error) {
-	if err != nil {
-		Warnf(errOut, "%s: %v", text, err)
-	}
-}
-
 // WarnIf prints a warning unless it is "".
 func WarnIf(errOut io.Writer, text string) {
 	if text != "" {
@@ -87,4 +80,11 @@ func (w *plainWriter) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// WarnOf prints a warning that has an error as its reason, unless that is nil.
+func WarnOf(errOut io.Writer, text string, err error) {
+	if err != nil {
+		Warnf(errOut, "%s: %v", text, err)
+	}
 }
