@@ -14,8 +14,8 @@ import (
 
 // openLogDir opens the directory of a log. If create is set, it makes that, and what leads there, unless it exists. A
 // group may be able to write the log directory, or to replace it: below it, no links are followed, and what others own
-// or may write is refused. So what podrun makes, renames and removes there are its own files, and no log gets the group
-// of somebody else's directory.
+// is refused. So what podrun makes, renames and removes there are its own files, and no log gets the group of somebody
+// else's directory. What they may only write is accepted: whoever owns it let them.
 func openLogDir(log string, create bool) (*os.File, error) {
 	at, names := split(log)
 	if create {
@@ -25,7 +25,7 @@ func openLogDir(log string, create bool) (*os.File, error) {
 	}
 	dir, err := os.OpenFile(at, unix.O_PATH|unix.O_DIRECTORY, 0) // trusted: only opened as a path
 	for i := 0; err == nil; i++ {
-		if err = verify(dir, at, i == 0); err == nil && i == 2 {
+		if err = verify(dir, at); err == nil && i == 2 {
 			return dir, nil
 		}
 		within := dir
@@ -33,7 +33,7 @@ func openLogDir(log string, create bool) (*os.File, error) {
 		switch {
 		case err != nil:
 		case create:
-			dir, err = sys.MkdirBeneath(sys.FDPath(int(within.Fd())), layout.ModeLogs, names[i])
+			dir, err = sys.MkdirIn(within, names[i], layout.ModeLogs)
 		default:
 			dir, err = sys.OpenBeneath(within, names[i], sys.NoLinks, unix.O_PATH|unix.O_DIRECTORY)
 		}
@@ -42,14 +42,14 @@ func openLogDir(log string, create bool) (*os.File, error) {
 	return nil, err
 }
 
-// verify returns an own.LooseError if others own the directory, or may write it and it is not the log directory.
-func verify(dir *os.File, path string, shared bool) error {
+// verify returns an own.LooseError if others own the directory.
+func verify(dir *os.File, path string) error {
 	info, err := dir.Stat()
 	if err == nil {
 		err = own.Loose(path, info, true)
 	}
 	var loose *own.LooseError
-	if shared && errors.As(err, &loose) && !loose.Owned {
+	if errors.As(err, &loose) && !loose.Owned {
 		return nil
 	}
 	return err

@@ -112,7 +112,7 @@ func (s containers) restart(c *v1.Container, last pod.Container) {
 		a.Backoff, delay, a.Why = 0, 0, "machine was restarted"
 	case last.Resources != pod.ResourcesOf(s.Pod, c):
 		// They may be what mends it, as after OOMKilled. The kubelet counts anew too (kuberuntime, GetBackoffKey).
-		a.Backoff, delay, a.Why = 0, 0, "resources changed"
+		a.Backoff, delay, a.Why = 1, 0, "resources changed"
 	case last.FinishedAt.Sub(last.StartedAt) >= backoffReset:
 		a.Backoff, delay = 1, 0
 	}

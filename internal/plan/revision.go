@@ -93,7 +93,7 @@ func (r revision) deadline() (at time.Time, has bool) {
 // the result stays the same whatever exit codes the terminated containers return.
 func (r revision) late() bool {
 	deadline, has := r.deadline()
-	if !has || r.Now.Before(deadline) {
+	if !has || r.Now.Before(deadline) || r.Interrupted && !r.forGood { // that one begins anew
 		return false
 	}
 	if _, ended := r.ended(); !ended {
@@ -109,10 +109,12 @@ func (r revision) late() bool {
 }
 
 // interrupts reports that it is to be recorded that the shutdown of the machine interrupts the revision: what has
-// completed does not run again, and the exit codes of its containers could be taken for that.
+// completed does not run again, and the exit codes of its containers could be taken for that. A pod that runs once ever
+// is none of these if a container of it is restarted whatever it returns.
 func (r revision) interrupts() bool {
 	anew := slices.ContainsFunc(r.Pod.Spec.Containers, func(c v1.Container) bool { return ShouldRestart(r.Pod, &c, 0) })
-	return !r.Interrupted && (r.job || !anew) && slices.ContainsFunc(r.mine.Containers, isAlive)
+	never := !r.onceEver && r.Pod.Spec.RestartPolicy == v1.RestartPolicyNever
+	return !r.Interrupted && (r.job || !anew || never) && slices.ContainsFunc(r.mine.Containers, isAlive)
 }
 
 // beginsAnew reports that a shutdown has interrupted the revision, and that it starts from the beginning when that is
@@ -151,10 +153,8 @@ func (r revision) runsAgain() bool {
 	if alive || r.onceEver || r.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !over {
 		return false
 	}
-	rebooted := slices.ContainsFunc(r.mine.Containers, func(c pod.Container) bool { return c.Boot != r.Boot })
-	for _, c := range pod.AllContainers(r.Pod) {
-		last, lost, _ := r.mine.Last(r.Pod.UID, c.Name)
-		rebooted = rebooted || lost && last.Boot != r.Boot
-	}
-	return rebooted
+	return slices.ContainsFunc(pod.AllContainers(r.Pod), func(c *v1.Container) bool {
+		last, _, found := r.mine.Last(r.Pod.UID, c.Name)
+		return found && last.Boot != r.Boot
+	})
 }

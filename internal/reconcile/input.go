@@ -61,8 +61,8 @@ func (w *worker) graceLimits(seen pod.Observed) plan.GraceLimits {
 		limits.AtOnce = true
 	default:
 	}
-	w.mailbox.heed()
 	h := w.shared.halt.Load()
+	w.mailbox.heed(h)
 	if h == nil {
 		return limits
 	}

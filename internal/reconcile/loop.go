@@ -90,7 +90,7 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 		case h := <-l.o.Halt:
 			l.shared.halt.Store(&h)
 			for _, w := range l.workers {
-				w.mailbox.Halt(h)
+				w.mailbox.Halt(&h)
 			}
 		case w := <-l.finished:
 			l.retire(work, w)

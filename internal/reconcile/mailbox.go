@@ -106,19 +106,19 @@ func (m *mailbox) remounts() bool {
 
 // Halt wakes the worker because the machine shuts down. What it does for a pod that has to end now is given up: the
 // other containers of the pod need the time.
-func (m *mailbox) Halt(h Halt) {
+func (m *mailbox) Halt(h *Halt) {
 	m.mu.Lock()
-	m.halt = &h
+	m.halt = h
 	m.cancelHalted()
 	m.mu.Unlock()
 	m.Notify()
 }
 
-// heed reports that the next plan is made with the newest Halt: its actions are how the pod ends.
-func (m *mailbox) heed() {
+// heed reports that the next plan is made with the Halt h, nil if there is none: its actions are how the pod ends.
+func (m *mailbox) heed(h *Halt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.heeded = m.halt
+	m.heeded = h
 }
 
 // cancelHalted ends the actions in progress if their pod has to end and their plan does not know that. The caller holds

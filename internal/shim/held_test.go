@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/shim"
-	"podrun.io/podrun/internal/sys"
 )
 
 // hold makes this process one that nobody can read the command line of: the kernel waits for a file's server with the
@@ -137,14 +136,14 @@ func named(t *testing.T, name string) string {
 }
 
 // held starts a process with a shim's arguments whose command line nobody can read, and returns a child of it.
-func held(t *testing.T, name string, uid int, unshare uintptr) (child int) {
+func held(t *testing.T, name string, uid int, flags uintptr) (child int) {
 	t.Helper()
 	file, end := silent(t)
 	c := exec.Command(named(t, name), "-namespace", namespace, "-id", "abc", "-address", address)
 	c.Args[0] = "containerd-shim-runc-v2"
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOLD=" + file, fmt.Sprintf("HOLD_UID=%d", uid)}
 	c.Stderr = os.Stderr
-	c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unshare}
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
@@ -159,10 +158,19 @@ func held(t *testing.T, name string, uid int, unshare uintptr) (child int) {
 			t.Error("it was killed")
 		}
 	})
-	if _, err := fmt.Fscan(out, &child); err != nil {
+	if _, err := fmt.Fscan(out, &child); err != nil { // by its number there
 		t.Fatal(err)
 	}
 	eventually(t, "the process to hold the lock", func() bool { return waits(c.Process.Pid) })
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", c.Process.Pid))
+	for _, list := range lists {
+		if text, _ := os.ReadFile(list); len(text) > 0 {
+			_, err = fmt.Sscan(string(text), &child)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	return child
 }
 
@@ -186,18 +194,19 @@ func TestHeldCommandLine(t *testing.T) {
 	for name, x := range map[string]struct {
 		program string
 		uid     int
-		unshare uintptr
+		flags   uintptr
 		isShim  bool
 	}{
-		"another user's":           {"containerd-shim-user", 65534, 0, true},
-		"another program's":        {"program", 65534, 0, false},
-		"in a container":           {"containerd-shim-inside", 0, unix.CLONE_NEWNS, true},
-		"a program in a container": {"program-inside", 0, unix.CLONE_NEWNS, false},
+		"another user's":                         {"containerd-shim-user", 65534, 0, true},
+		"another program's":                      {"program", 65534, 0, false},
+		"in a container":                         {"containerd-shim-inside", 0, unix.CLONE_NEWNS | unix.CLONE_NEWPID, true},
+		"a program in a container":               {"program-inside", 0, unix.CLONE_NEWNS | unix.CLONE_NEWPID, false},
+		"a program with the machine's processes": {"program-with", 0, unix.CLONE_NEWNS, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all sync.WaitGroup
 			t.Cleanup(all.Wait) // after nothing is held any more
-			child := held(t, x.program, x.uid, x.unshare)
+			child := held(t, x.program, x.uid, x.flags)
 			done := make(chan struct{})
 			all.Go(func() {
 				defer close(done)
@@ -218,8 +227,9 @@ func TestHeldCommandLine(t *testing.T) {
 	}
 }
 
-// TestContainerdElsewhere: containerd and its shims have another mount namespace than podrun.
-func TestContainerdElsewhere(t *testing.T) {
+// TestShimElsewhere: shims have another mount namespace than podrun, that of a containerd which has one of its own, or
+// that of a former process of it.
+func TestShimElsewhere(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
@@ -229,20 +239,18 @@ func TestContainerdElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	c := exec.Command(named(t, "containerd-shim-elsewhere"), "-namespace", namespace, "-id", "abc", "-address", socket)
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
-	eventually(t, "the shim to run", func() bool { return strings.Contains(of(c.Process.Pid, "cmdline"), socket) })
-	err = sys.OnOwnThread(func() error {
-		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-			return err
+	program := named(t, "containerd-shim-elsewhere")
+	for _, by := range [][]string{{"-id", "abc"}, {"-address", socket}} {
+		c := exec.Command(program, "-namespace", namespace, "-id", "abc", "-address", socket)
+		c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
 		}
-		return shim.Kill(shim.Any, "-namespace", namespace, "-address", socket)
-	})
-	if err != nil {
-		t.Fatal(err)
+		t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
+		eventually(t, "the shim to run", func() bool { return strings.Contains(of(c.Process.Pid, "cmdline"), socket) })
+		if err := shim.Kill(shim.Any, append([]string{"-namespace", namespace}, by...)...); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the shim to end", func() bool { return of(c.Process.Pid, "cmdline") == "" })
 	}
-	eventually(t, "the shim to end", func() bool { return of(c.Process.Pid, "cmdline") == "" })
 }

@@ -33,14 +33,13 @@ func Kill(which func(pid int) bool, flags ...string) error {
 	if err != nil {
 		return err
 	}
-	r := reader{flags: flags}
 	var failed []error
 	for _, path := range paths {
 		pid, err := strconv.Atoi(filepath.Base(path))
 		if err != nil {
 			return err
 		}
-		if !isShim(r.args(pid), flags) || !which(pid) || !sharesSocket(pid, flags) {
+		if !isShim(argsOf(pid), flags) || !which(pid) || !sharesSocket(pid, flags) {
 			continue // it has ended, or is another program
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -55,13 +54,12 @@ func Kill(which func(pid int) bool, flags ...string) error {
 // process in another container, or of another user, is a shim if its program has the name of one; it has other flags
 // then.
 func Of(pid int, flags ...string) (shim int, with bool) {
-	r := reader{flags: flags}
 	for pid > 1 {
 		parent, err := sys.Parent(pid)
 		if err != nil {
 			return 0, false
 		}
-		args := r.args(parent)
+		args := argsOf(parent)
 		if isShim(args, nil) || len(args) == 0 && isNamed(parent) {
 			return parent, isShim(args, flags) && sharesSocket(parent, flags)
 		}

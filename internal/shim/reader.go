@@ -3,37 +3,30 @@ package shim
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
-// reader reads command lines of processes. Reading one waits for the lock of the process's memory (mmap_lock in the
-// kernel), which whoever determines what the process does can hold as long as they like: a user of the machine, or
-// a container. So it reads only those of processes that have the same user as this one, and the mount namespace of
-// this one or of containerd: no container has these. For all else that it reads of a process, the kernel takes no such
-// lock.
-type reader struct {
-	// flags may have -address, containerd's socket.
-	flags []string
-	// served is containerd's mount namespace, once it is known.
-	served string
-}
-
-// args returns the command line of a process; none if there is no such process, or it must not be read.
-func (r *reader) args(pid int) []string {
-	users, ours := usersOf(proc(pid, "status")), usersOf("/proc/thread-self/status")
-	if users == "" || users != ours {
-		return nil
-	}
-	theirs, err := os.Readlink(proc(pid, "ns/mnt"))
-	own, failed := os.Readlink("/proc/thread-self/ns/mnt")
-	if err != nil || failed != nil || theirs != own && (!isNamed(pid) || theirs != r.containerds()) {
+// argsOf returns the command line of a process that may be a shim; none if there is no such process. Reading one waits
+// for the lock of the process's memory (mmap_lock in the kernel), which whoever determines what the process does can
+// hold as long as they like: a user of the machine, or a container. So it is read only of processes that have the same
+// user and PID namespace as this one, which no container has that is not given the machine's; and of those in another
+// mount namespace, as containerd may have one with its shims, only if the program has the name of a shim. For what is
+// looked at before, the kernel takes no such lock.
+func argsOf(pid int) []string {
+	users := usersOf(proc(pid, "status"))
+	if users == "" || users != usersOf("/proc/thread-self/status") || !shares(pid, "pid") ||
+		!shares(pid, "mnt") && !isNamed(pid) {
 		return nil
 	}
 	args, _ := list(pid, "cmdline")
 	return args
+}
+
+// shares reports whether a process has the same namespace of a kind as this one.
+func shares(pid int, kind string) bool {
+	theirs, err := os.Readlink(proc(pid, "ns/"+kind))
+	own, failed := os.Readlink("/proc/thread-self/ns/" + kind)
+	return err == nil && failed == nil && theirs == own
 }
 
 // usersOf returns the user IDs in a file /proc/PID/status. Unlike these, the owner of /proc/PID is root for each
@@ -49,23 +42,4 @@ func usersOf(file string) string {
 func isNamed(pid int) bool {
 	path, _ := os.Readlink(proc(pid, "exe"))
 	return strings.Contains(filepath.Base(path), prefix)
-}
-
-// containerds returns the mount namespace of containerd, which its shims have too, "" if it is not known.
-func (r *reader) containerds() string {
-	i := slices.Index(r.flags, "-address")
-	if r.served != "" || i < 0 {
-		return r.served
-	}
-	conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return ""
-	}
-	if unix.Connect(conn, &unix.SockaddrUnix{Name: r.flags[i+1]}) == nil {
-		if peer, err := unix.GetsockoptUcred(conn, unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			r.served, _ = os.Readlink(proc(int(peer.Pid), "ns/mnt"))
-		}
-	}
-	_ = unix.Close(conn)
-	return r.served
 }

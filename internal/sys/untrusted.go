@@ -104,15 +104,19 @@ func MkdirBeneath(root string, mode os.FileMode, names ...string) (*os.File, err
 			return nil, err
 		}
 		within := dir
-		err = unix.Mkdirat(int(within.Fd()), name, uint32(mode.Perm()))
-		if err == nil || errors.Is(err, unix.EEXIST) {
-			dir, err = OpenBeneath(within, name, NoLinks, unix.O_PATH|unix.O_DIRECTORY)
-		} else {
-			err = &os.PathError{Op: "mkdir", Path: filepath.Join(within.Name(), name), Err: err}
-		}
+		dir, err = MkdirIn(within, name, mode)
 		within.Close()
 	}
 	return dir, err
+}
+
+// MkdirIn creates a directory in another one, unless it exists, and opens it. It follows no link there.
+func MkdirIn(within *os.File, name string, mode os.FileMode) (*os.File, error) {
+	err := unix.Mkdirat(int(within.Fd()), name, uint32(mode.Perm()))
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, &os.PathError{Op: "mkdir", Path: filepath.Join(within.Name(), name), Err: err}
+	}
+	return OpenBeneath(within, name, NoLinks, unix.O_PATH|unix.O_DIRECTORY)
 }
 
 func openat2(dir int, name string, flags int, links Follow) (int, error) {

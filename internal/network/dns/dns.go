@@ -210,6 +210,7 @@ func (n *Names) refresh(hosts Hosts, written map[pod.UID]string, hung map[pod.UI
 		if was, ok := written[p.pod.UID]; ok && was == now {
 			continue
 		}
+		delete(written, p.pod.UID) // it may be written although that takes too long
 		if err := refreshInTime(hosts, p, hung); err != nil {
 			errs = append(errs, err)
 			continue

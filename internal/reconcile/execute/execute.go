@@ -165,7 +165,10 @@ func (e *Executor) Perform(
 	ctx context.Context, s revision.State, seen pod.Observed, actions []plan.Action,
 ) (next revision.State, inspect bool, err error) {
 	var late error
-	for _, a := range e.life.Instances.DeferLate(actions) {
+	for i, a := range e.life.Instances.DeferLate(actions) {
+		if i > 0 && errors.Is(context.Cause(ctx), ErrShutdown) {
+			return s, true, late // what is to begin now is for another plan
+		}
 		if _, quiet := a.(plan.EnsureImage); !quiet {
 			inspect = true
 			e.log.Info(a.String())

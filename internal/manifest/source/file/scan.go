@@ -219,7 +219,8 @@ func PassedOver(dir string) []string {
 	entries, _ := os.ReadDir(dir) // no directory has none
 	var names []string
 	for _, e := range entries {
-		if e.Type().IsRegular() && (filepath.Ext(e.Name()) == ".manifest" || !strings.Contains(e.Name(), ".")) {
+		first, rest, _ := strings.Cut(e.Name(), ".")
+		if !e.IsDir() && first != "" && (rest == "" || filepath.Ext(rest) == ".manifest" || rest == "manifest") {
 			names = append(names, e.Name())
 		}
 	}
