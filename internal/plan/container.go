@@ -59,7 +59,7 @@ func (s containers) container(c *v1.Container) {
 		})
 	case last.State == pod.Running:
 		s.running(c, last)
-	case last.State == pod.Exited && (s.restarts(c, last) || s.bygone(c, last)):
+	case last.State == pod.Exited && s.isFollowed(c, last):
 		s.restart(c, last)
 	}
 }

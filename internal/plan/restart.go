@@ -18,6 +18,11 @@ func (r revision) restarts(c *v1.Container, last pod.Container) bool {
 		failed != nil && (failed.Resize || failed.Requested || policyOf(r.Pod, c) != v1.RestartPolicyNever)
 }
 
+// isFollowed reports whether an exited instance of c is followed by another one, for whatever reason.
+func (r revision) isFollowed(c *v1.Container, last pod.Container) bool {
+	return r.restarts(c, last) || r.bygone(c, last)
+}
+
 // cut reports whether an exited instance was asked to exit for no reason of its own, and is followed by another one.
 func (r revision) cut(last pod.Container) bool {
 	asked := cmp.Or(r.Signalled[last.ID].Asked, last.Notes.Asked)

@@ -76,7 +76,7 @@ func (r revision) ended() (why string, ended bool) {
 func (r revision) initFailed() bool {
 	return slices.ContainsFunc(r.Pod.Spec.InitContainers, func(c v1.Container) bool {
 		last, _, found := r.mine.Last(r.Pod.UID, c.Name)
-		return found && last.State == pod.Exited && last.ExitCode != 0 && !r.restarts(&c, last) && !r.bygone(&c, last)
+		return found && last.State == pod.Exited && last.ExitCode != 0 && !r.isFollowed(&c, last)
 	})
 }
 

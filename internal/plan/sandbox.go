@@ -57,7 +57,7 @@ func ensureSandbox(plan *Plan, r revision) (pod.Sandbox, bool) {
 // imageDue reports whether the image is missing of a container that is started as soon as there is a sandbox.
 func imageDue(r revision, c *v1.Container) bool {
 	last, found := r.mine.Newest(r.Pod.UID, c.Name)
-	due := !found || last.State == pod.Exited && (isInit(r.Pod, c.Name) || r.restarts(c, last) || r.bygone(c, last))
+	due := !found || last.State == pod.Exited && (isInit(r.Pod, c.Name) || r.isFollowed(c, last))
 	_, failed := r.Failures[c.Name]
 	image := r.Images[c.Name]
 	return due && !failed && !image.Ready && !image.Pulling

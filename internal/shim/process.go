@@ -33,13 +33,14 @@ func Kill(which func(pid int) bool, flags ...string) error {
 	if err != nil {
 		return err
 	}
+	own := ours()
 	var failed []error
 	for _, path := range paths {
 		pid, err := strconv.Atoi(filepath.Base(path))
 		if err != nil {
 			return err
 		}
-		if !isShim(argsOf(pid), flags) || !which(pid) || !sharesSocket(pid, flags) {
+		if !isShim(argsOf(pid, own), flags) || !which(pid) || !sharesSocket(pid, flags) {
 			continue // it has ended, or is another program
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -54,12 +55,13 @@ func Kill(which func(pid int) bool, flags ...string) error {
 // process in another container, or of another user, is a shim if its program has the name of one; it has other flags
 // then.
 func Of(pid int, flags ...string) (shim int, with bool) {
+	own := ours()
 	for pid > 1 {
 		parent, err := sys.Parent(pid)
 		if err != nil {
 			return 0, false
 		}
-		args := argsOf(parent)
+		args := argsOf(parent, own)
 		if isShim(args, nil) || len(args) == 0 && isNamed(parent) {
 			return parent, isShim(args, flags) && sharesSocket(parent, flags)
 		}

@@ -224,11 +224,11 @@ func finish(ctx context.Context, do func(context.Context) error) error {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
+		left := lastTime
 		if errors.Is(context.Cause(ctx), ErrShutdown) {
-			time.AfterFunc(lastTime/10, cancel)
-		} else {
-			time.AfterFunc(lastTime, cancel)
+			left /= 10
 		}
+		time.AfterFunc(left, cancel)
 	})()
 	return do(longer)
 }

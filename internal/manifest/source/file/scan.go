@@ -219,8 +219,8 @@ func PassedOver(dir string) []string {
 	entries, _ := os.ReadDir(dir) // no directory has none
 	var names []string
 	for _, e := range entries {
-		first, rest, _ := strings.Cut(e.Name(), ".")
-		if !e.IsDir() && first != "" && (rest == "" || filepath.Ext(rest) == ".manifest" || rest == "manifest") {
+		hidden, ext := strings.HasPrefix(e.Name(), "."), filepath.Ext(e.Name())
+		if !hidden && !e.IsDir() && (ext == "" || ext == ".manifest") {
 			names = append(names, e.Name())
 		}
 	}
