@@ -284,9 +284,9 @@ type hungRemovals struct {
 }
 
 // RemoveSandbox implements runtime.Sandboxes.
-func (h hungRemovals) RemoveSandbox(ctx context.Context, id string) error {
+func (h hungRemovals) RemoveSandbox(ctx context.Context, id string, completed bool) error {
 	time.Sleep(h.takes)
-	return h.Runtime.RemoveSandbox(ctx, id)
+	return h.Runtime.RemoveSandbox(ctx, id, completed)
 }
 
 // TestOnceDoesNotWaitForWhatHangs: a call that ignores its context does not delay once.

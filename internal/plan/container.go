@@ -51,12 +51,7 @@ func (s containers) container(c *v1.Container) {
 		s.start(c, a)
 	case last.State == pod.Created:
 		// The start was interrupted before the process ran, so the attempt number was not used.
-		s.start(c, StartContainer{
-			Container: c.Name,
-			Attempt:   last.Attempt,
-			Backoff:   last.Backoff,
-			Why:       "start was interrupted",
-		})
+		s.start(c, StartContainer{Container: c.Name, Attempt: last.Attempt, Backoff: last.Backoff, Why: "start was interrupted"})
 	case last.State == pod.Running:
 		s.running(c, last)
 	case last.State == pod.Exited && s.isFollowed(c, last):

@@ -64,10 +64,8 @@ func (s initContainers) lastStarted() int {
 		return found && last.State != pod.Created && last.SandboxID == s.sandbox.ID && !s.stale(last)
 	}
 	inits := s.Pod.Spec.InitContainers
-	for i := range s.Pod.Spec.Containers {
-		if ran(&s.Pod.Spec.Containers[i]) {
-			return len(inits)
-		}
+	if slices.ContainsFunc(s.Pod.Spec.Containers, func(c v1.Container) bool { return ran(&c) }) {
+		return len(inits)
 	}
 	for i := len(inits) - 1; i >= 0; i-- {
 		if ran(&inits[i]) {

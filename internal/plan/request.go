@@ -1,16 +1,17 @@
 package plan
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
 )
 
-// A user may request the restart of an instance. The request names the instance by its ID, which is
-// used once: the same request twice, or one that comes late, restarts nothing a second time. It is
-// accepted by saving the restart in the checkpoint as the reason to terminate the instance. From
-// then on the restart does not depend on the request: the instance is terminated within its grace
-// period, and the next one starts without a back-off, whatever the restart policy.
+// A user may request the restart of an instance. The request names the instance by its ID, which is used once: the same
+// request twice, or one that comes late, restarts nothing a second time. It is accepted by saving the restart in the
+// checkpoint as the reason to terminate the instance. From then on the restart does not depend on the request: the
+// instance is terminated within its grace period, and the next one starts without a back-off, whatever the policy.
 
 // acceptRequests plans the acceptance of the requested restarts, and reports whether there are any. Only an instance
 // that runs or that another one follows is restarted, not a container that has completed.
@@ -43,12 +44,9 @@ func (r revision) restartsOnRequest(c pod.Container) bool {
 // requestedLives reports whether an instance lives whose restart was requested: a sidecar, or a
 // container that may need one.
 func (r revision) requestedLives(sidecar bool) bool {
-	for _, c := range r.mine.Containers {
-		if isAlive(c) && (c.Sidecar > 0) == sidecar && r.restartsOnRequest(c) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.mine.Containers, func(c pod.Container) bool {
+		return isAlive(c) && (c.Sidecar > 0) == sidecar && r.restartsOnRequest(c)
+	})
 }
 
 // RequestedRestart returns the reason to terminate an instance whose restart a user has requested.

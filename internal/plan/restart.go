@@ -39,6 +39,21 @@ func (r revision) bygone(c *v1.Container, last pod.Container) bool {
 	return r.goesOn && (last.Boot != r.Boot || replaced && policyOf(r.Pod, c) == v1.RestartPolicyNever)
 }
 
+// since reports whether a container has run since the boot, or in the sandbox, that makes an instance bygone.
+func (r revision) since(last pod.Container) bool {
+	return r.anyLast(func(other pod.Container) bool {
+		return other.Boot == r.Boot && (last.Boot != r.Boot || other.SandboxID == r.mine.Sandboxes[0].ID)
+	})
+}
+
+// anyLast reports whether a container's last instance is as asked.
+func (r revision) anyLast(is func(pod.Container) bool) bool {
+	return slices.ContainsFunc(pod.AllContainers(r.Pod), func(c *v1.Container) bool {
+		last, _, found := r.mine.Last(r.Pod.UID, c.Name)
+		return found && is(last)
+	})
+}
+
 // policyOf returns the container's own restart policy, else the pod's.
 func policyOf(p *v1.Pod, c *v1.Container) v1.RestartPolicy {
 	if c.RestartPolicy != nil {

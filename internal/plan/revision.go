@@ -65,7 +65,7 @@ func (r revision) ended() (why string, ended bool) {
 	for i := range r.Pod.Spec.Containers {
 		c := &r.Pod.Spec.Containers[i]
 		last, _, found := r.mine.Last(r.Pod.UID, c.Name)
-		if !found || last.State != pod.Exited || r.restarts(c, last) {
+		if !found || last.State != pod.Exited || r.restarts(c, last) || r.bygone(c, last) && r.since(last) {
 			return "", false
 		}
 	}
@@ -99,13 +99,9 @@ func (r revision) late() bool {
 	if _, ended := r.ended(); !ended {
 		return true
 	}
-	for _, c := range pod.AllContainers(r.Pod) {
-		last, _, found := r.mine.Last(r.Pod.UID, c.Name)
-		if found && pod.SidecarOrder(r.Pod, c.Name) == 0 && !last.FinishedAt.Before(deadline) {
-			return true
-		}
-	}
-	return false
+	return r.anyLast(func(last pod.Container) bool {
+		return pod.SidecarOrder(r.Pod, last.Name) == 0 && !last.FinishedAt.Before(deadline)
+	})
 }
 
 // interrupts reports that it is to be recorded that the shutdown of the machine interrupts the revision: what has
@@ -153,8 +149,7 @@ func (r revision) runsAgain() bool {
 	if alive || r.onceEver || r.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !over {
 		return false
 	}
-	return slices.ContainsFunc(pod.AllContainers(r.Pod), func(c *v1.Container) bool {
-		last, _, found := r.mine.Last(r.Pod.UID, c.Name)
-		return found && last.Boot != r.Boot
-	})
+	old := r.anyLast(func(last pod.Container) bool { return last.Boot != r.Boot })
+	now := r.anyLast(func(last pod.Container) bool { return last.Boot == r.Boot })
+	return old && !now // with both, it goes on container by container
 }

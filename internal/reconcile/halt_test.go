@@ -296,6 +296,9 @@ func TestShutdownThatCannotBeRecorded(t *testing.T) {
 		after(10 * time.Second)
 		h.wantLiving("")
 		h.wantPhase("work", v1.PodFailed)
+		if cut, err := rt.Interrupted("u2"); err != nil || !cut {
+			t.Errorf("when it can be recorded: %v, %v", cut, err)
+		}
 		halt <- reconcile.Halt{Below: math.MinInt64}
 		after(10 * time.Second)
 		h.wantLiving("u2-b-0")

@@ -96,10 +96,17 @@ func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
 	})
 }
 
-// interrupted reports that the revision was cut off, as is recorded or could not be.
+// interrupted reports that the revision was cut off, as is recorded. What could not be recorded then is as soon as it
+// can be: what serves the pod next must not take its exit codes for a result.
 func (w *worker) interrupted(uid pod.UID) (bool, error) {
 	recorded, err := w.o.Data.Interrupted(uid)
-	return recorded || w.state.CutOff == uid, err
+	if err != nil || recorded || w.state.CutOff != uid {
+		return recorded, err
+	}
+	if w.o.Data.Interrupt(uid) == nil {
+		w.state.CutOff = ""
+	}
+	return true, nil
 }
 
 // since returns when p's revision began, as a monotonic time of this process. What runs only since this boot is not

@@ -93,11 +93,11 @@ func (d filledDisk) ReapContainer(ctx context.Context, id, message string) error
 	return d.Containers.ReapContainer(ctx, id, message)
 }
 
-func (d filledDisk) RemoveSandbox(ctx context.Context, id string) error {
+func (d filledDisk) RemoveSandbox(ctx context.Context, id string, completed bool) error {
 	if err := d.full(); err != nil {
 		return err
 	}
-	return d.Sandboxes.RemoveSandbox(ctx, id)
+	return d.Sandboxes.RemoveSandbox(ctx, id, completed)
 }
 
 func (d filledDisk) Interrupt(uid pod.UID) error {

@@ -58,8 +58,8 @@ type Driver interface {
 	// YieldPorts implements YieldPorts of Sandboxes.
 	YieldPorts(ctx context.Context, id string) error
 	// RemoveSandbox releases everything that the sandbox held or that an interrupted CreateSandbox
-	// left. last means that the revision has no other one: it then loses its cgroup, unless processes
-	// are in it.
+	// left. last means that the revision has completed and has no other one: it then loses its cgroup, unless
+	// processes are in it.
 	RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox, last bool) error
 
 	// StartContainer implements StartContainer of Containers. It returns ErrCutOff or the error of

@@ -64,8 +64,9 @@ type Sandboxes interface {
 	// YieldPorts gives the host ports of a sandbox whose pod is being terminated to that of another pod with which
 	// it shares them (pod.UpdateGroup), if there is one: new connections are that pod's from then on.
 	YieldPorts(ctx context.Context, id string) error
-	// RemoveSandbox releases everything that the sandbox held, including its addresses.
-	RemoveSandbox(ctx context.Context, id string) error
+	// RemoveSandbox releases everything that the sandbox held, including its addresses. A pod that has completed
+	// loses its cgroup with its last sandbox, unless processes are in it.
+	RemoveSandbox(ctx context.Context, id string, completed bool) error
 }
 
 // Start holds what StartContainer needs in addition to the pod.

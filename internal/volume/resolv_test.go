@@ -3,7 +3,9 @@ package volume
 import (
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -88,5 +90,38 @@ func TestHostsOfNamedPods(t *testing.T) {
 	p.Spec.HostNetwork = true
 	if got, want := f.etc(t, p, nil, "hosts"), header+"127.0.0.1 localhost\n# hostAliases of the manifest\n192.0.2.7\tcache\tstore.example\n"; got != want {
 		t.Errorf("hosts in the host's network %q", got)
+	}
+}
+
+// TestNewestHosts: a start that has read the names of others before they changed does not write them over the newer ones.
+func TestNewestHosts(t *testing.T) {
+	f := newFixture(t)
+	p := podWith()
+	f.etc(t, p, nil, "hosts")
+	starts, refreshed := make(chan struct{}), make(chan error, 1)
+	var asked atomic.Int32
+	f = f.with(Options{Neighbours: func(*v1.Pod) []pod.HostEntry {
+		name := "new"
+		if asked.Add(1) == 1 {
+			name = "old"
+			close(starts)
+			select { // the other has all the time that it may need
+			case err := <-refreshed:
+				refreshed <- err
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+		return []pod.HostEntry{{IP: "10.64.0.9", Names: []string{name}}}
+	}})
+	go func() {
+		<-starts
+		refreshed <- f.RefreshHosts(p, pod.Sandbox{})
+	}()
+	f.etc(t, p, nil, "hosts")
+	if err := <-refreshed; err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(f.dirs().Revision("u1").Etc() + "/hosts"); err != nil || !strings.HasSuffix(string(b), "\tnew\n") {
+		t.Errorf("%s, %v", b, err)
 	}
 }

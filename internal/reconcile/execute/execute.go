@@ -157,7 +157,7 @@ func New(o Options) *Executor {
 	}
 }
 
-// Perform executes the actions in order. It stops at the first that fails, and after each start of
+// Perform executes the actions in order. It stops at the first that fails, at a shutdown, and after each start of
 // a container. A signal that times out does not stop it, because no action depends on a signal. It
 // returns the state that follows s, and whether something may have changed, so that an inspection
 // is due.
@@ -165,8 +165,8 @@ func (e *Executor) Perform(
 	ctx context.Context, s revision.State, seen pod.Observed, actions []plan.Action,
 ) (next revision.State, inspect bool, err error) {
 	var late error
-	for i, a := range e.life.Instances.DeferLate(actions) {
-		if i > 0 && errors.Is(context.Cause(ctx), ErrShutdown) {
+	for _, a := range e.life.Instances.DeferLate(actions) {
+		if errors.Is(context.Cause(ctx), ErrShutdown) {
 			return s, true, late // what is to begin now is for another plan
 		}
 		if _, quiet := a.(plan.EnsureImage); !quiet {
@@ -325,7 +325,7 @@ func (e *Executor) stops(ctx context.Context, seen pod.Observed, a plan.Terminat
 // removeSandbox removes a sandbox. A lost sandbox that cannot be removed does not end the sync: the
 // pod has, or gets, another one that must not wait for it.
 func (e *Executor) removeSandbox(ctx context.Context, s *revision.State, a plan.RemoveSandbox) error {
-	err := e.remover.removeSandbox(ctx, a.ID)
+	err := e.remover.removeSandbox(ctx, a.ID, a.Completed)
 	if a.Lost {
 		return e.failures.Keep(s.Pod, plan.FailureSandbox+a.ID, pod.ReasonKillPod, err)
 	}

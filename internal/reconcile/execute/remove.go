@@ -125,9 +125,9 @@ func (r *remover) yieldPorts(ctx context.Context, seen pod.Observed, id string) 
 }
 
 // removeSandbox removes a sandbox.
-func (r *remover) removeSandbox(ctx context.Context, id string) error {
+func (r *remover) removeSandbox(ctx context.Context, id string, completed bool) error {
 	return admission.Within(ctx, r.waiting, func(ctx context.Context) error {
-		return r.sandboxes.RemoveSandbox(ctx, id)
+		return r.sandboxes.RemoveSandbox(ctx, id, completed)
 	})
 }
 

@@ -86,11 +86,11 @@ func (f *Files) lock(uid pod.UID) (unlock func()) {
 // Mounts writes the files of a pod into its data directory, which is opened as root, and returns the
 // mounts of one of its containers.
 func (f *Files) Mounts(root *os.Root, p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]pod.Mount, error) {
+	defer f.lock(p.UID)() // before its contents: another writer may have newer ones
 	contents, err := f.contents(p, sandbox)
 	if err != nil {
 		return nil, err
 	}
-	defer f.lock(p.UID)()
 	dir := f.o.Dirs.Revision(p.UID).Etc()
 	if err := root.MkdirAll(filepath.Base(dir), layout.ModePrivate); err != nil {
 		return nil, err
@@ -149,11 +149,11 @@ func (f *Files) RefreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
 }
 
 func (f *Files) refreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
+	defer f.lock(p.UID)()
 	hosts, err := f.hosts(p, sandbox)
 	if err != nil {
 		return err
 	}
-	defer f.lock(p.UID)()
 	var errs []error
 	for _, dir := range []string{f.o.Dirs.Revision(p.UID).Etc(), f.o.Dirs.Legacy().Etc(p.UID)} {
 		if err := rewrite(dir, "hosts", hosts); !errors.Is(err, os.ErrNotExist) {

@@ -160,7 +160,10 @@ var ErrOversized = errors.New("the memory limit of the pod stays")
 func (g *PodCgroups) Fit(p *v1.Pod, driver oci.Driver, running map[string]string) error {
 	has := held(p, running)
 	size := pod.SizeOf(has)
-	if had, known := g.sizes.Get(p.UID); known && had == size || size == "" {
+	had, known := g.sizes.Get(p.UID)
+	// Another podrun, which has the same pod, may have removed it.
+	there := oci.PodResources(p, g.rules) == nil || g.tree.Exists(driver.OfPod(p))
+	if there && (known && had == size || size == "") {
 		return nil
 	}
 	resources := oci.PodUpdate(has, g.rules)

@@ -77,7 +77,20 @@ func TestCreate(t *testing.T) {
 		if !slices.Equal(set, c.want) {
 			t.Errorf("%s: set %q, want %q", c.driver, set, c.want)
 		}
-		g.rules.MaxPids, g.apply = 7, func(string, *specs.LinuxResources) error { return errors.New("not here") }
+		// Another podrun has removed its cgroup; there is none in an empty tree.
+		set = nil
+		g.apply = func(at string, r *specs.LinuxResources) error { set = append(set, spelled(at, r)); return nil }
+		if err := g.Fit(sized, c.driver, nil); err != nil || len(set) != 1 || set[0] != c.want[len(c.want)-1] {
+			t.Errorf("%s: a cgroup that is gone: %v, set %q", c.driver, err, set)
+		}
+		if err := g.Fit(free, c.driver, nil); err != nil || len(set) != 1 {
+			t.Errorf("%s: without limits: %v, set %q", c.driver, err, set)
+		}
+		g.rules.MaxPids, set = 7, nil
+		if err := g.Fit(free, c.driver, nil); err != nil || len(set) != 1 {
+			t.Errorf("%s: with a limit of processes only: %v, set %q", c.driver, err, set)
+		}
+		g.apply = func(string, *specs.LinuxResources) error { return errors.New("not here") }
 		if err := g.Create(free, c.driver); err == nil {
 			t.Errorf("%s: limits of the pod cannot be set, but it may start", c.driver)
 		}

@@ -18,20 +18,22 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 )
 
-// Release removes the cgroups of a revision that has no sandbox any more: a pod that has completed must not have a CPU
-// weight as if it ran. If processes are in them, or something fails, they stay until Remove.
+// Release removes the cgroups of a pod that has completed, whose last sandbox is gone: it must not have a CPU weight as
+// if it ran. If processes are in them, also of a container that this podrun does not see, or something fails, they stay
+// until Remove.
 func (g *PodCgroups) Release(ctx context.Context, uid pod.UID) {
 	mounts, err := instance.Hierarchies()
 	for _, m := range mounts {
 		for _, path := range oci.CgroupsOf(string(uid)) {
-			if left, _ := cgroup.ProcessesBelow(filepath.Join(m.Mountpoint, path)); len(left) > 0 {
-				g.log.Info("the cgroup of a pod without a sandbox stays: processes are in it", "cgroup", path)
+			left, err := cgroup.ProcessesBelow(filepath.Join(m.Mountpoint, path))
+			if len(left) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+				g.log.Info("the cgroup of a pod without a sandbox stays: processes are in it", "cgroup", path, "err", err)
 				return
 			}
 		}
 	}
 	if err == nil {
-		err = g.Remove(ctx, uid)
+		err = g.remove(ctx, uid, false)
 	}
 	if err != nil {
 		g.log.Debug("the cgroup of a pod without a sandbox cannot be removed yet", "uid", uid, "err", err)
@@ -43,6 +45,11 @@ func (g *PodCgroups) Release(ctx context.Context, uid pod.UID) {
 // same pod: then they stay. A slice may be there without its cgroup: systemd did not answer when the cgroup had just
 // been removed, or podrun was killed then.
 func (g *PodCgroups) Remove(ctx context.Context, uid pod.UID) error {
+	return g.remove(ctx, uid, g.driver == oci.Systemd)
+}
+
+// remove is Remove; slices are stopped where there is no cgroup only if asked.
+func (g *PodCgroups) remove(ctx context.Context, uid pod.UID, slices bool) error {
 	mounts, err := instance.Hierarchies()
 	if err != nil {
 		return fmt.Errorf("listing the cgroup hierarchies: %w", err)
@@ -55,7 +62,7 @@ func (g *PodCgroups) Remove(ctx context.Context, uid pod.UID) error {
 			g.log.Info("a pod's cgroup stays: another podrun has containers in it", "cgroup", path)
 			continue
 		}
-		if there || g.driver == oci.Systemd {
+		if there || slices {
 			all = append(all, g.stopSlice(ctx, path))
 		}
 		if there {

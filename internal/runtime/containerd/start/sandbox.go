@@ -116,10 +116,13 @@ func (st *SandboxStarter) RemoveSandbox(ctx context.Context, key pod.Key, s pod.
 	if err := st.o.Sandboxes.Remove(ctx, s); err != nil {
 		return err
 	}
+	if err := st.o.Devices.Release(s.ID); err != nil {
+		return err
+	}
 	if last { // only now nothing of the sandbox is in the pod's cgroup
 		st.o.Cgroups.Release(ctx, s.UID)
 	}
-	return st.o.Devices.Release(s.ID)
+	return nil
 }
 
 // allowSysctls returns an error for a pod that sets a kernel parameter that is neither safe nor
