@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The firewall of a table of the distribution's: its example of a workstation, and one that forwards nothing.
@@ -33,6 +34,7 @@ type firewall struct {
 	port, out      bool   // a hostPort is reached; a pod reaches others
 	then           string // what the administrator does where they do not; after that, both do
 	flush          string // loads the firewall anew, and removes podrun's rules: they return by themselves
+	reload         string // loads the firewall anew, and leaves others' rules
 }
 
 // TestHostPortsBesideFirewalls: pods are reached beside the firewalls of others, or the log says what is needed, and
@@ -53,9 +55,10 @@ func TestHostPortsBesideFirewalls(t *testing.T) {
 		{name: "nftables", up: load("accept"), down: "nft delete table inet own", port: true, out: true,
 			flush: "sed -i '1i flush ruleset' /etc/nftables.conf; systemctl restart nftables"},
 		{name: "nftables-drop", up: load("drop"), down: "nft delete table inet own", then: named},
-		{name: "ufw", up: "ufw --force enable; ufw allow 8090/tcp", down: "ufw --force disable", port: true, out: true},
+		{name: "ufw", up: "ufw --force enable; ufw allow 8090/tcp", down: "ufw --force disable", port: true, out: true,
+			reload: "ufw reload"},
 		{name: "firewalld", up: "systemctl unmask firewalld; systemctl start firewalld; firewall-cmd --add-port=8090/tcp",
-			down: "systemctl stop firewalld", port: true, then: named},
+			down: "systemctl stop firewalld", port: true, then: named, reload: "firewall-cmd --runtime-to-permanent; firewall-cmd --reload"},
 	} {
 		t.Run(f.name, func(t *testing.T) { besideFirewall(t, m, f) })
 	}
@@ -95,7 +98,12 @@ func besideFirewall(t *testing.T, m *machine, f firewall) {
 		}
 	}
 	reached("at first", f.port, f.out)
+	port, out := f.port, f.out
 	if f.then != "" {
+		if beside := withoutOurs(m.sh(othersRules)); beside != withoutOurs(before) {
+			t.Errorf("rules of others beside pods at first:\n%s\nbefore:\n%s", beside, before)
+		}
+		port, out = true, true
 		t.Logf("the administrator: %s", m.sh(f.then))
 		before = ""
 		reached("then", true, true)
@@ -103,7 +111,12 @@ func besideFirewall(t *testing.T, m *machine, f firewall) {
 	if f.flush != "" {
 		m.sh(f.flush)
 		m.await("podrun's rules", "journalctl -u podrun -b --no-pager -o cat | grep 'are restored'")
-		reached("flushed", f.port, f.out)
+		reached("flushed", port, out)
+	}
+	if f.reload != "" {
+		m.sh(f.reload)
+		time.Sleep(5 * time.Second) // podrun has time to notice
+		reached("reloaded", port, out)
 	}
 	t.Logf("podrun's log:\n%s", m.sh(
 		"journalctl -u podrun -b --no-pager -o cat | grep -i -E 'warn|nftables' | tail -5 || true"))

@@ -59,7 +59,8 @@ func (m *machine) enable(flags ...string) {
 }
 
 // TestPackage: the package brings a unit that nothing starts unasked, and with it podrun serves, is restarted
-// when it dies, and stops.
+// when it dies, and stops. Its settings count. Pods run on while it is installed anew and
+// when it is removed, and end when it is purged.
 func TestPackage(t *testing.T) {
 	m := bootInstalled(t)
 	if got := m.sh("stat -fc %T /sys/fs/cgroup"); got != "cgroup2fs" {
@@ -86,5 +87,29 @@ func TestPackage(t *testing.T) {
 	m.sh("podrun get pods; systemctl stop podrun")
 	if got := show("ActiveState") + " " + show("Result"); got != "inactive success" {
 		t.Errorf("podrun after its stop: %s", got)
+	}
+	m.sh(`install -D -m 644 /vm/box.tar /var/lib/podrun/images/box.tar
+		echo PODRUN_LISTEN=127.0.0.1:10250 >>/etc/default/podrun; systemctl start podrun
+		timeout 5 bash -c 'exec 3<>/dev/tcp/127.0.0.1/10250; printf "GET /healthz HTTP/1.0\r\n\r\n" >&3; head -n 1 <&3' | grep 200`)
+	if got := m.sh("cd /run/podrun; stat -c '%a %U:%G %n' podrun.sock containerd/containerd.sock; stat -c '%a %U:%G %n' /var/lib/podrun"); got !=
+		"600 root:root podrun.sock\n660 root:root containerd/containerd.sock\n711 root:root /var/lib/podrun" {
+		t.Errorf("sockets and data: %s", got)
+	}
+	m.write("/etc/pods/web.yaml", podOf("web", "sleep 7654"))
+	m.await("a pod", isReady("web"))
+	const process = `pid=$(pgrep -xf "sleep 7654"); cut -d" " -f1,22 /proc/$pid/stat`
+	began := m.sh(process)
+	for _, order := range []string{"install --reinstall --allow-downgrades /vm/podrun.deb", "remove podrun"} {
+		m.sh("DEBIAN_FRONTEND=noninteractive apt-get -y --no-install-recommends " + order)
+		if got := m.sh(process); got != began {
+			t.Errorf("after apt-get %s the pod's process is %q, was %q", order, got, began)
+		}
+	}
+	if r := m.run("test", "-e", "/usr/bin/podrun"); r.Code == 0 {
+		t.Error("the removed package has left its program")
+	}
+	m.sh("DEBIAN_FRONTEND=noninteractive apt-get -y purge podrun")
+	if got := m.sh(`pgrep -af "sleep 7654|containerd" || true; grep /var/lib/podrun /proc/mounts || true; ls /run/podrun 2>/dev/null || true`); got != "" {
+		t.Errorf("after the purge: %s", got)
 	}
 }

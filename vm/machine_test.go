@@ -41,6 +41,7 @@ type machine struct {
 	booted  string      // the boot ID of now
 	mu      sync.Mutex
 	last    int
+	remark  string // of the test's record
 	pending map[int]chan reply
 }
 

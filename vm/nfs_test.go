@@ -2,6 +2,7 @@ package vm
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -36,6 +37,19 @@ func TestNFS(t *testing.T) {
 	others("meanwhile")
 	m.sh("systemctl start nfs-server")
 	writes()
+	// A server that is there and says nothing; a pod that begins meanwhile waits for it.
+	m.sh("nft 'add table inet silent; add chain inet silent in {type filter hook input priority 0;}; add rule inet silent in tcp dport 2049 drop'")
+	m.write("/etc/pods/late.yaml", mounting(strings.Replace(text, "name: client", "name: late", 1), "{name: share, mountPath: /n}"))
+	others("silent")
+	m.await("the reason to be said", "podrun describe pod late | grep FailedMount")
+	if r := m.run("sh", "-euc", isReady("late")); r.Code == 0 {
+		t.Error("a pod is ready without its volume")
+	}
+	m.sh("nft delete table inet silent")
+	writes()
+	m.await("the pod that waited", isReady("late"))
+	m.sh("rm /etc/pods/late.yaml")
+	m.await("it to be gone", "! podrun get pods late")
 	if got := m.sh(`podrun get pods client -o jsonpath='{.status.containerStatuses[0].restartCount}'`); got != "0" {
 		t.Errorf("the pod was restarted %s times", got)
 	}
@@ -46,7 +60,7 @@ func TestNFS(t *testing.T) {
 	m.sh("systemctl restart podrun")
 	others("restarted")
 	m.sh("systemctl start nfs-server")
-	m.await("the pod to be gone", "! podrun get pods client; ! grep ' nfs4 .*podrun' /proc/mounts; ! grep podrun.*nfs /proc/mounts")
+	m.await("the pod to be gone", "! podrun get pods client && ! grep 'podrun.* nfs' /proc/mounts")
 	m.sh("grep kept /srv/x/kept") // what was on the server is still there
 	m.sh("systemctl stop podrun; podrun down --all; systemctl stop nfs-server")
 }

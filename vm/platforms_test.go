@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -17,65 +18,93 @@ import (
 	"time"
 )
 
-// platform is a system that tests have passed on.
-type platform struct {
-	System     string `json:"system"`
+// facts are what a test may depend on.
+type facts struct {
 	Kernel     string `json:"kernel"`
 	Systemd    string `json:"systemd"`
 	Containerd string `json:"containerd"`
 	Runc       string `json:"runc"`
 	Cgroup     string `json:"cgroup"`
 	LSM        string `json:"lsm"`
-	FileSystem string `json:"fileSystem"`
-	// Tests has the day on which each test has passed last.
-	Tests map[string]string `json:"tests"`
+	FileSystem string `json:"fileSystem"` // of podrun's data
 }
 
-// facts prints the fields of platform, one a line, in their order.
-const facts = `. /etc/os-release; echo "$PRETTY_NAME"; uname -r; systemctl --version | sed -n 's/^systemd \([0-9.]*\).*/\1/p'
+// platform is a system that tests have run on.
+type platform struct {
+	System string            `json:"system"`
+	facts                    // of the last test, as it began
+	Tests  map[string]result `json:"tests"`
+}
+
+// result is what became of a test at last.
+type result struct {
+	Day string `json:"day"`
+	// Version is podrun's package.
+	Version string `json:"version,omitempty"`
+	// Note is how far it went, or why it cannot pass there.
+	Note  string `json:"note,omitempty"`
+	facts        // as it ended
+}
+
+// theseFacts prints the system's name, the fields of facts and the version of podrun's package, one a line.
+const theseFacts = `. /etc/os-release; echo "$PRETTY_NAME"; uname -r; systemctl --version | sed -n 's/^systemd \([0-9.]*\).*/\1/p'
 	dpkg-query -W -f '${Version}\n' containerd; dpkg-query -W -f '${Version}\n' runc
-	stat -fc %T /sys/fs/cgroup; cat /sys/kernel/security/lsm; echo; findmnt -no FSTYPE /`
+	stat -fc %T /sys/fs/cgroup; cat /sys/kernel/security/lsm; echo; findmnt -no FSTYPE -T /var/lib/podrun || findmnt -no FSTYPE -T /var/lib
+	dpkg-query -W -f '${Version}\n' podrun`
 
 // recordsTo is a directory to which tests that pass are recorded, with what they have passed on; "" for none.
 func recordsTo() string { return os.Getenv("PODRUN_VM_RECORD") }
 
-// record records that a test has passed, when it has.
+// facts reads what the machine is now.
+func (m *machine) facts() (system string, f facts, version string) {
+	m.t.Helper()
+	lines := strings.Split(m.sh(theseFacts), "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+	if len(lines) != 9 {
+		m.t.Fatalf("what this is is %q", lines)
+	}
+	return lines[0], facts{lines[1], lines[2], lines[3], lines[4], lines[5], lines[6], lines[7]}, lines[8]
+}
+
+// record records that a test has passed, when it has, or why it was skipped.
 func (m *machine) record() {
 	if recordsTo() == "" {
 		return
 	}
-	lines := strings.Split(m.sh(facts), "\n")
-	lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
-	if len(lines) != 8 {
-		m.t.Fatalf("what this is is %q", lines)
-	}
-	now := platform{
-		lines[0], lines[1], lines[2], lines[3], lines[4], lines[5], lines[6], lines[7], map[string]string{},
-	}
+	system, now, version := m.facts()
 	m.t.Cleanup(func() {
-		if m.t.Failed() || m.t.Skipped() || testing.Short() {
+		if m.t.Failed() || testing.Short() || m.t.Skipped() && m.remark == "" {
 			return
 		}
-		must(m.t, now.add(m.t.Name(), time.Now()))
+		r := result{Day: time.Now().UTC().Format(time.DateOnly), Version: version, Note: m.remark, facts: now}
+		if m.t.Skipped() {
+			r.Day, r.Version = "", ""
+		}
+		if !m.ended() {
+			_, r.facts, _ = m.facts()
+		}
+		must(m.t, platform{System: system, facts: now}.add(m.t.Name(), r))
 	})
 }
 
-// add adds a test. If the platform has changed, as by an update of Debian's kernel, those that passed before say on what.
-func (p platform) add(test string, at time.Time) error {
+// skip skips a test that cannot pass on this system.
+func (m *machine) skip(why string) {
+	m.t.Helper()
+	m.remark = why
+	m.t.Skip(why)
+}
+
+// add adds a test's result to what is recorded of the platform.
+func (p platform) add(test string, r result) error {
 	name := strings.ToLower(strings.Fields(p.System)[0]) + "-" + numberIn(p.System) + ".json"
 	file := filepath.Join(recordsTo(), name)
 	before, err := readPlatform(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	former := before.without(p)
-	for test, day := range before.Tests {
-		if former != "" && !strings.Contains(day, "(") {
-			day += " (" + former + ")"
-		}
-		p.Tests[test] = day
-	}
-	p.Tests[test] = at.UTC().Format(time.DateOnly)
+	p.Tests = map[string]result{}
+	maps.Copy(p.Tests, before.Tests)
+	p.Tests[test] = r
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return err
@@ -83,44 +112,69 @@ func (p platform) add(test string, at time.Time) error {
 	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// without returns what p has and other has not.
-func (p platform) without(other platform) string {
-	var differ []string
+// of returns a test's result in words, with what it ran on if that was not what the platform is.
+func (p platform) of(test string) string {
+	r, is := p.Tests[test]
+	if !is {
+		return "not run"
+	}
+	var more []string
 	for _, f := range features {
-		if was := f.of(p); was != f.of(other) {
-			differ = append(differ, f.name+" "+was)
+		if was := f.of(r.facts); was != "" && was != f.of(p.facts) {
+			more = append(more, f.name+" "+was)
 		}
 	}
-	return strings.Join(differ, ", ")
+	if r.Note != "" {
+		more = append(more, r.Note)
+	}
+	if r.Day == "" {
+		return "cannot pass: " + r.Note
+	}
+	text := r.Day
+	if _, commit, is := strings.Cut(r.Version, ".g"); is {
+		text += ", " + commit[:min(8, len(commit))]
+	}
+	if len(more) > 0 {
+		text += " (" + strings.Join(more, "; ") + ")"
+	}
+	return text
 }
 
-// features are the fields of platform that a test may depend on.
+// features are the fields of facts.
 var features = []struct {
 	name string
-	of   func(platform) string
+	of   func(facts) string
 }{
-	{"kernel", func(p platform) string { return p.Kernel }}, {"systemd", func(p platform) string { return p.Systemd }},
-	{"Debian's containerd", func(p platform) string { return p.Containerd }}, {"runc", func(p platform) string { return p.Runc }},
-	{"cgroups", func(p platform) string { return p.Cgroup }}, {"Linux security modules", func(p platform) string { return p.LSM }},
-	{"file system", func(p platform) string { return p.FileSystem }},
+	{"kernel", func(f facts) string { return f.Kernel }}, {"systemd", func(f facts) string { return f.Systemd }},
+	{"Debian's containerd", func(f facts) string { return f.Containerd }}, {"runc", func(f facts) string { return f.Runc }},
+	{"cgroups", func(f facts) string { return f.Cgroup }}, {"Linux security modules", func(f facts) string { return f.LSM }},
+	{"file system", func(f facts) string { return f.FileSystem }},
 }
 
-// TestUpdatedPlatform: an update of Debian does not make a record wrong, nor forget it.
+// TestUpdatedPlatform: an update of Debian does not make a record wrong, nor forget it; a test of another kind of system
+// says so.
 func TestUpdatedPlatform(t *testing.T) {
 	t.Setenv("PODRUN_VM_RECORD", t.TempDir())
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	one := platform{System: "Debian GNU/Linux 99 (x)", Kernel: "1", Runc: "2"}
-	for _, kernel := range []string{"1", "5", "6"} {
-		one.Kernel, one.Tests = kernel, map[string]string{}
-		must(t, one.add("TestOn"+kernel, at))
-		at = at.AddDate(0, 0, 1)
+	one := platform{System: "Debian GNU/Linux 99 (x)", facts: facts{Kernel: "1", LSM: "a"}}
+	for i, kernel := range []string{"1", "5", "6"} {
+		one.Kernel = kernel
+		must(t, one.add("TestOn"+kernel, result{Day: fmt.Sprint("2026-01-0", i+1), Version: "0.0.0~1.g4664dce33e91", facts: one.facts}))
 	}
-	one.Tests = map[string]string{}
-	must(t, one.add("TestOn1", at))
+	must(t, one.add("TestOn1", result{Day: "2026-01-05", Note: "5 rounds", facts: one.facts}))
+	must(t, one.add("TestSkipped", result{Note: "it has no labels", facts: one.facts}))
+	must(t, one.add("TestLSM", result{Day: "2026-01-06", facts: facts{Kernel: "6", LSM: "b"}}))
 	got, err := readPlatform(filepath.Join(recordsTo(), "debian-99.json"))
 	must(t, err)
-	want := map[string]string{"TestOn1": "2026-01-05", "TestOn5": "2026-01-03 (kernel 5)", "TestOn6": "2026-01-04"}
-	if got.Kernel != "6" || !maps.Equal(got.Tests, want) {
+	want := map[string]string{
+		"TestOn1": "2026-01-05 (5 rounds)", "TestOn5": "2026-01-02, 4664dce3 (kernel 5)", "TestOn6": "2026-01-03, 4664dce3",
+		"TestSkipped": "cannot pass: it has no labels", "TestLSM": "2026-01-06 (Linux security modules b)", "TestNever": "not run",
+	}
+	for test, want := range want {
+		if is := got.of(test); is != want {
+			t.Errorf("%s: %q, want %q", test, is, want)
+		}
+	}
+	if got.Kernel != "6" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -177,9 +231,9 @@ systemd, some on Debian's containerd.
 	row("", func(p platform) string { return p.System })
 	row("---", func(platform) string { return "---" })
 	for _, f := range features {
-		row(f.name, f.of)
+		row(f.name, func(p platform) string { return f.of(p.facts) })
 	}
-	out.WriteString("\nThe day on which each test has passed last, and on what if that was another version:\n\n")
+	out.WriteString("\nThe day on which each test has passed last, with which commit, and on what if that was not the above:\n\n")
 	tests := map[string]bool{}
 	for _, p := range all {
 		for test := range p.Tests {
@@ -194,7 +248,7 @@ systemd, some on Debian's containerd.
 		if part != "" {
 			title += ", " + strings.ReplaceAll(part, "_", " ")
 		}
-		row(title+": "+purposes[name], func(p platform) string { return p.Tests[test] })
+		row(title+": "+purposes[name], func(p platform) string { return p.of(test) })
 	}
 	return out.Bytes()
 }

@@ -65,8 +65,11 @@ func TestLimits(t *testing.T) {
 		m.sh("systemctl stop podrun; rm -f /etc/pods/*; podrun down --all; rm -f /trace/eat")
 		m.enable("--cgroup-driver", driver)
 		name := "limits-" + driver
-		m.write("/etc/pods/limits.yaml", inContainer(podOf(name, `sleep 7654 & `+forever),
-			"resources: {limits: {memory: 32Mi, cpu: 200m}, requests: {memory: 16Mi, cpu: 100m}}"))
+		limits := func(memory, cpu int) {
+			m.write("/etc/pods/limits.yaml", inContainer(podOf(name, `sleep 7654 & `+forever), fmt.Sprintf(
+				"resources: {limits: {memory: %dMi, cpu: %dm}, requests: {memory: 16Mi, cpu: 100m}}", memory, cpu)))
+		}
+		limits(32, 200)
 		m.await("the pod", isReady(name))
 		group := m.sh(`cut -d: -f3 /proc/$(pgrep -xf "sleep 7654")/cgroup`)
 		below := map[string]string{"cgroupfs": "/podrun/burstable/pod", "systemd": "/podrun.slice/podrun-burstable.slice/podrun-burstable-pod"}
@@ -79,16 +82,24 @@ func TestLimits(t *testing.T) {
 		m.write("/etc/pods/greedy.yaml", inContainer(podOf("greedy-"+driver, `sleep 7656 & until [ -e /t/eat ]; do sleep 0.2; done
 			sh -c 'x=$(head -c 64000000 /dev/zero | tr "\0" a)'; sleep 1000`, "restartPolicy: Never"), "resources: {limits: {memory: 32Mi}}"))
 		m.await("the greedy pod", isReady("greedy-"+driver))
+		memory, cpu := 32, 200
 		verify := func(when string) {
 			t.Helper()
+			bytes, quota := fmt.Sprint(memory<<20), fmt.Sprint(cpu*100)+" 100000"
 			for _, c := range []struct{ file, want string }{
-				{"memory.max", "33554432"}, {"cpu.max", "20000 100000"}, {"memory.oom.group", "1"},
-				{"../memory.max", "33554432"}, {"../cpu.max", "20000 100000"}, {"cpu.weight", "4"}, {"memory.swap.max", "0"},
+				{"memory.max", bytes}, {"cpu.max", quota}, {"memory.oom.group", "1"},
+				{"memory.high", "max"}, {"memory.min", "0"}, {"../memory.high", "max"}, {"../memory.min", "0"},
+				{"../memory.max", bytes}, {"../cpu.max", quota}, {"cpu.weight", "4"}, {"memory.swap.max", "0"},
 				{"../../../cpu.weight", all},
 			} {
 				if got := m.sh("cat /sys/fs/cgroup" + group + "/" + c.file); got != c.want {
 					t.Errorf("%s, %s: %s of %s is %s, want %s", driver, when, c.file, group, got, c.want)
 				}
+			}
+			// The number is nobody's: where it is not denied, there is no such device.
+			const open = "rm -f /k; mknod /k c 200 77; ! (: </k) 2>&1"
+			if got := m.sh("podrun exec " + name + " -- sh -c '" + open + "'"); !strings.Contains(got, "not permitted") {
+				t.Errorf("%s, %s: a device that no pod has: %s", driver, when, got)
 			}
 			free := m.sh(`cd /sys/fs/cgroup$(cut -d: -f3 /proc/$(pgrep -xf "sleep 7655")/cgroup)
 				cat memory.max memory.swap.max cpu.max cpu.weight memory.oom.group`)
@@ -102,6 +113,13 @@ func TestLimits(t *testing.T) {
 		verify("after the start")
 		m.sh("systemctl daemon-reload; sleep 3") // it writes the cgroups after it has answered
 		verify("after systemd's reload")
+		memory, cpu = 48, 300
+		limits(memory, cpu)
+		m.await("the new limits", fmt.Sprintf("cd /sys/fs/cgroup%[1]s; grep %[2]d memory.max && grep %[3]d cpu.max && grep %[3]d ../cpu.max",
+			group, memory<<20, cpu*100))
+		verify("after a change in place")
+		m.sh("systemctl daemon-reload; sleep 3")
+		verify("after a change in place and systemd's reload")
 		m.sh("touch /trace/eat")
 		m.await("the container to end", fmt.Sprintf(
 			`[ "$(podrun get pods greedy-%s -o jsonpath='{.status.containerStatuses[0].state.terminated.reason}')" = OOMKilled ]`, driver))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,21 +43,24 @@ func cutPower(t *testing.T, fs, dir string) {
 	c.change("apply", "web-first", webPod("web-first", 0))
 	c.await("the first pod", isReady("web-first"))
 	end := time.Now().Add(shortTime)
+	c.remark = fmt.Sprintf("%d rounds, seed %d", n, seed)
 	for i := range n {
 		if testing.Short() && i >= 2 && time.Now().After(end) {
 			t.Logf("%d rounds: there is no time for more", i)
 			break
 		}
-		// Three of four happen as soon as a result is reported, before the guest writes back by itself.
-		switch i % 4 {
+		// Four of five happen as soon as a result is reported, before the guest writes back by itself.
+		switch i % 5 {
 		case 0:
 			c.cutAtReport(i)
 		case 1:
 			c.cutAtAnyTime(i)
 		case 2:
 			c.cutAtLoad(i)
-		default:
+		case 3:
 			c.cutAtPull(i)
+		default:
+			c.cutAtBegin(i)
 		}
 		c.check(i)
 		c.thin()
@@ -256,6 +260,22 @@ func (c *cutting) cutAtPull(cut int) {
 	c.sh(`podrun exec fetched -- sh -c '[ "$(sha256sum </data)" = "$(cat /sum)" ]'`)
 }
 
+// cutAtBegin cuts the power when a job that never begins twice has begun, and nothing says so but its own trace.
+func (c *cutting) cutAtBegin(cut int) {
+	c.t.Helper()
+	c.anyChange()
+	c.next++
+	name := fmt.Sprintf("job-%d", c.next)
+	c.never[name] = true
+	c.change("apply", name, onceEver(podOf(name, fmt.Sprintf("echo %[1]s >>/t/%[1]s; sync /t/%[1]s /t; "+forever, name), "restartPolicy: Never")))
+	c.cutAfter(fmt.Sprintf("until [ -s /trace/%s ]; do sleep 0.01; done; sync /trace/%[1]s /trace", name))
+	c.t.Logf("cut %d: as soon as %s had begun", cut, name)
+	c.await("what had begun to have failed", "podrun wait "+name+" --for=jsonpath='{.status.phase}'=Failed --timeout=30s")
+	if lines := c.lines(name); lines != 1 {
+		c.t.Errorf("cut %d: %s, which is never started again, ran %d times", cut, name, lines)
+	}
+}
+
 // cutAtAnyTime cuts the power at a moment that depends on nothing.
 func (c *cutting) cutAtAnyTime(cut int) {
 	c.t.Helper()
@@ -301,9 +321,12 @@ func (c *cutting) checkJob(cut int, name string) {
 func (c *cutting) check(cut int) {
 	c.t.Helper()
 	c.await("podrun", "systemctl is-active podrun")
-	// An image is there or is not, and those that are there are whole.
+	if got := c.sh("systemctl show -P NRestarts podrun"); got != "0" {
+		c.t.Errorf("cut %d: podrun was restarted %s times", cut, got)
+	}
+	// It was loaded before the first cut, and was not removed since.
 	if r := c.run("sh", "-c", "podrun images list | grep -q podrun.example/tool"); r.Code != 0 {
-		c.t.Logf("cut %d: the image that changes is not there, and loaded again", cut)
+		c.t.Errorf("cut %d: the image that changes is not there", cut)
 		c.loadTool()
 	}
 	c.change("apply", "tool", toolPod("tool"))
@@ -321,20 +344,26 @@ func (c *cutting) check(cut int) {
 			c.t.Errorf("cut %d: %s had been reported as succeeded and ran again: %s lines, had %s", cut, job, got, lines)
 		}
 	}
-	// Others are removed. All that is left of them would have their UIDs in its name.
-	var uids, pods []string
-	for _, p := range podsOf(c.t, c.sh("podrun get pods -o json")) {
-		uids, pods = append(uids, string(p.UID)), append(pods, p.Name)
-	}
-	if len(pods) != len(names) {
-		c.await("the pods of the manifests and no others",
-			fmt.Sprintf("[ $(podrun get pods -o name | wc -l) = %d ]", len(names)))
-	}
-	c.await("nothing of others to be left", fmt.Sprintf(`left=$( { ls -d /var/lib/podrun/pods/* /var/log/pods/*
-		find /sys/fs/cgroup -type d -regex '.*pod[0-9a-f]+'; } | grep -v -e %s || :); echo "$left"; [ -z "$left" ]`,
-		strings.Join(uids, " -e ")))
-	if got := c.sh(`journalctl -b -u podrun -o cat --no-pager | grep "checkpoint cannot be read" || :`); got != "" {
+	c.noOthers(names)
+	if got := c.sh(`journalctl -b -u podrun -o cat --no-pager | grep -e "cannot be read" -e damaged || :`); got != "" {
 		c.t.Errorf("cut %d: %s", cut, got)
 	}
 	c.t.Logf("cut %d: %v; reported: %v", cut, names, c.done)
+}
+
+// noOthers waits until there are the pods of these manifests, and nothing of others.
+func (c *cutting) noOthers(names []string) {
+	c.t.Helper()
+	slices.Sort(names)
+	c.await("the pods of the manifests and no others", fmt.Sprintf(
+		`got=$(podrun get pods -o name | sed 's#.*/##; s#-podrun-vm.*##' | LC_ALL=C sort | xargs); echo "$got"; [ "$got" = %q ]`,
+		strings.Join(names, " ")))
+	// What is left of a pod has its UID in its name or in its labels.
+	uids := c.sh(`podrun get pods -o jsonpath='{range .items[*]}{.metadata.uid}{" "}{end}'`)
+	if got := len(strings.Fields(uids)); got != len(names) {
+		c.t.Errorf("%d UIDs of %d pods: %s", got, len(names), uids)
+	}
+	c.await("nothing of others to be left", fmt.Sprintf(`left=$( { ls -d /var/lib/podrun/pods/* /var/log/pods/*
+		find /sys/fs/cgroup -type d -regex '.*pod[0-9a-f]+'; } | grep -v -e %s || :); echo "$left"; [ -z "$left" ]`,
+		strings.Join(strings.Fields(uids), " -e ")))
 }

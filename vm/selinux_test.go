@@ -11,7 +11,7 @@ import (
 func TestSELinux(t *testing.T) {
 	m := bootServing(t)
 	if r := m.run("test", "-e", "/usr/share/selinux/default/container.pp.bz2"); r.Code != 0 {
-		t.Skip("this policy has no types for containers")
+		m.skip("this policy has no types for containers")
 	}
 	m.powerOff()
 	m.kernel = "security=selinux selinux=1"
@@ -40,6 +40,9 @@ func TestSELinux(t *testing.T) {
 		got := m.sh(fmt.Sprintf(`cd /proc/$(pgrep -xf "sleep %d"); tr -d '\0' < attr/current; echo; stat -c %%C root/d root/d/x root/m root/etc/hosts root/bin`, number))
 		t.Logf("%s: %s", name, got)
 		if level[name] == "" {
+			if !strings.HasPrefix(got, "system_u:system_r:spc_t:") {
+				t.Errorf("%s has no label of its own, and runs as %s", name, got)
+			}
 			return
 		}
 		file := "system_u:object_r:container_file_t:" + level[name]
@@ -73,6 +76,17 @@ func TestSELinux(t *testing.T) {
 	starts(76550, "one-enforced")
 	starts(76551, "plain-enforced")
 	may("one-enforced", "cat /s/two", false)
+	// podrun and its containerd start, load images and end pods under the policy as well, also at the machine's boot.
+	m.sh("systemctl stop podrun; podrun down --all; systemctl start podrun; podrun images load /vm/tool-0.tar")
+	m.await("the pods of a new containerd", isReady("one-enforced")+"; "+isReady("plain"))
+	m.sh("sed -i 's/^SELINUX=.*/SELINUX=enforcing/' /etc/selinux/config")
+	m.reboot()
+	if got := m.sh("getenforce"); got != "Enforcing" {
+		t.Errorf("after the boot: %s", got)
+	}
+	m.await("the pods after the boot", isReady("one-enforced")+"; "+isReady("plain"))
+	may("one-enforced", "cat /s/two", false)
+	may("one-enforced", "cat /d/x", true)
 	t.Logf("what the policy has denied: %s", denied())
 	m.await("what it wrote", `[ "$(podrun logs one-enforced)" = hello ]`)
 	if got := m.sh("stat -c %C /trace /trace/secret"); got != host {
@@ -81,5 +95,5 @@ func TestSELinux(t *testing.T) {
 	t.Logf("podrun's log: %s", m.sh("journalctl -u podrun -b --no-pager -o cat | grep -e WARN -e polled || true"))
 	m.sh("rm /etc/pods/*.yaml")
 	m.await("the pods to be gone", `[ -z "$(podrun get pods -o name)" ]`)
-	m.sh("setenforce 0; systemctl stop podrun; podrun down --all")
+	m.sh("systemctl stop podrun; podrun down --all")
 }
