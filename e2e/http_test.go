@@ -291,12 +291,18 @@ func TestPressure(t *testing.T) {
 		if (c != nil) != ofGroups || c != nil && (c.Some.Total < uint64(time.Second) || s.Pods[0].CPU.PSI.Some.Total < c.Some.Total/2) {
 			return fmt.Errorf("the container's and the pod's: %s", text)
 		}
+		if one, all := s.Pods[0].Containers[0], s.Pods[0]; (one.Memory.PSI != nil) != ofGroups || (all.Memory.PSI != nil) != ofGroups ||
+			(one.IO != nil) != ofGroups || (all.IO != nil) != ofGroups {
+			return fmt.Errorf("memory's and the disk's: %s", text)
+		}
 		if m := s.Node.CPU.PSI; (m != nil) != ofMachine || m != nil && m.Some.Total == 0 || ofMachine != (s.Node.IO != nil) {
 			return fmt.Errorf("the machine's: %s", text)
 		}
 		text, err = get("http://" + address + "/metrics/cadvisor")
-		if got := strings.Contains(text, `container_pressure_cpu_waiting_seconds_total{container="c",`); got != ofGroups || err != nil {
-			return fmt.Errorf("the container's as a metric: %t %w", got, err)
+		for _, metric := range []string{"cpu_waiting", "memory_waiting", "io_waiting", "cpu_stalled", "memory_stalled", "io_stalled"} {
+			if got := strings.Contains(text, "container_pressure_"+metric+`_seconds_total{container="c",`); got != ofGroups || err != nil {
+				return fmt.Errorf("the container's as a metric: %s: %t %w", metric, got, err)
+			}
 		}
 		return nil
 	})

@@ -213,20 +213,30 @@ func TestSecretsOfRuntimeClasses(t *testing.T) {
 func TestDevices(t *testing.T) {
 	n := newNode(t)
 	must(t, os.MkdirAll(n.path("cdi"), 0o755))
+	must(t, syscall.Mknod(n.path("node"), syscall.S_IFCHR|0o666, 200<<8|77)) // nobody's number
 	must(t, os.WriteFile(n.path("cdi", "test.json"), fmt.Appendf(nil, `{"cdiVersion": "0.6.0", "kind": "podrun.example/log", "devices": [
-		{"name": "one", "containerEdits": {"deviceNodes": [{"path": "/dev/one", "hostPath": "/dev/kmsg", "permissions": "r"}],
-		 "env": ["DEVICE=one"], "mounts": [{"hostPath": %q, "containerPath": "/one", "options": ["ro", "bind"]}]}}]}`, n.path("cdi")), 0o644))
+		{"name": "one", "containerEdits": {"deviceNodes": [{"path": "/dev/one", "hostPath": %q, "permissions": "r"}],
+		 "env": ["DEVICE=one"], "mounts": [{"hostPath": %q, "containerPath": "/one", "options": ["ro", "bind"]}]}}]}`, n.path("node"), n.path("cdi")), 0o644))
 	annotated := func(name, device string) string {
 		return strings.Replace(manifest(name, "Always", forever), "metadata:\n", "metadata:\n  annotations: {cdi.k8s.io/x: "+device+"}\n", 1)
 	}
 	flag := "--cdi-spec-dirs=" + n.path("cdi")
 	_, pid := n.mainProcess(annotated("a", "podrun.example/log=one"), "a", flag)
-	if got := n.ok("exec", "a", "--", "sh", "-c", "stat -c '%F %t:%T' /dev/one; echo $DEVICE; ls /one"); got != "character special file 1:b\none\ntest.json\n" {
+	if got := n.ok("exec", "a", "--", "sh", "-c", "stat -c '%F %t:%T' /dev/one; echo $DEVICE; ls /one"); got != "character special file c8:4d\none\ntest.json\n" {
 		t.Errorf("inside: %q", got)
 	}
 	if groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)); err == nil && strings.Contains(string(groups), ":devices:") {
-		if got := cgroupFile(t, pid, "devices", "devices.list", ""); !strings.Contains(got, "c 1:11 r") || strings.Contains(got, "c 1:11 rw") {
+		if got := cgroupFile(t, pid, "devices", "devices.list", ""); !strings.Contains(got, "c 200:77 r") || strings.Contains(got, "c 200:77 rw") {
 			t.Errorf("the cgroup allows:\n%s", got)
+		}
+	}
+	// The kernel asks the cgroup first: where that allows it, there is no such device.
+	for _, c := range []struct{ script, want string }{
+		{": </dev/one", "o such device"}, {": >>/dev/one", "not permitted"},
+		{"mknod /other c 200 78; : </other", "not permitted"}, {"mknod /same c 200 77; : >>/same", "not permitted"},
+	} {
+		if got := n.ok("exec", "a", "--", "sh", "-c", "("+c.script+") 2>&1 || :"); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %s", c.script, got, c.want)
 		}
 	}
 	n.refused(annotated("b", "podrun.example/log=two"), []string{"podrun.example/log=two"}, flag)
