@@ -233,7 +233,7 @@ func TestDevices(t *testing.T) {
 	// The kernel asks the cgroup first: where that allows it, there is no such device.
 	for _, c := range []struct{ script, want string }{
 		{": </dev/one", "o such device"}, {": >>/dev/one", "not permitted"},
-		{"mknod /other c 200 78; : </other", "not permitted"}, {"mknod /same c 200 77; : >>/same", "not permitted"},
+		{"mknod /other c 200 78 2>&-; : </other", "not permitted"}, {"mknod /same c 200 77 2>&-; : >>/same", "not permitted"},
 	} {
 		if got := n.ok("exec", "a", "--", "sh", "-c", "("+c.script+") 2>&1 || :"); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %s", c.script, got, c.want)

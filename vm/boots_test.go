@@ -106,7 +106,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	m.await("podrun", "systemctl is-active podrun && [ -S /run/podrun/podrun.sock ]")
 	time.Sleep(20 * time.Second) // it has time to do what it should not
-	m.sh("systemctl is-active podrun")
+	m.sh(`systemctl is-active podrun; podrun get pods web | grep "no space left on device"
+		journalctl -b -u podrun --no-pager -o cat | grep "no space left on device"`)
 	t.Logf("on the full disk:\n%s", m.sh("podrun get pods; journalctl -b -u podrun --no-pager -o cat | tail -20"))
 	if got := m.sh("systemctl show -P NRestarts podrun"); got != "0" {
 		t.Errorf("podrun was restarted %s times", got)
@@ -152,7 +153,7 @@ func TestHybridCgroups(t *testing.T) {
 				t.Errorf("%s: %s of %s is %s, want %s", driver, c.file, group, got, c.want)
 			}
 		}
-		m.write("/etc/pods/greedy.yaml", inContainer(podOf("greedy", `sh -c 'x=$(head -c 64000000 /dev/zero | tr "\0" a)'; sleep 1000`,
+		m.write("/etc/pods/greedy.yaml", inContainer(podOf("greedy", `x=$(head -c 64000000 /dev/zero | tr "\0" a); echo ${#x}`,
 			"restartPolicy: Never"), "resources: {limits: {memory: 32Mi}}"))
 		m.await("the greedy container's end",
 			`[ "$(podrun get pods greedy -o jsonpath='{.status.containerStatuses[0].state.terminated.reason}')" = OOMKilled ]`)

@@ -3,6 +3,7 @@ package vm
 import (
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,16 +71,18 @@ func powerOff(t *testing.T, c ending) {
 		noneEndsEarly(t, m)
 	}
 	before := seconds(t, m.sh(now))
-	end := func() time.Duration {
-		took := m.powerOff()
+	var took time.Duration
+	var console string // until the machine was off, or, of a reboot, until it was there again
+	if written := m.consoleSize(); c.reboot {
+		m.reboot()
+		text, err := os.ReadFile(m.path("console"))
+		must(t, err)
+		console = string(text[written:])
+	} else {
+		took = m.powerOff() - installed.off
+		console = m.console()
 		m.start()
-		return took - installed.off
 	}
-	if c.reboot {
-		end = func() time.Duration { m.reboot(); return 0 }
-	}
-	took := end()
-	console := m.console()
 	at := map[string]float64{}
 	for _, name := range []string{"hook", "web", "db", "stubborn"} {
 		r := m.run("cat", "/trace/"+name)
