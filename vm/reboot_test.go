@@ -96,6 +96,9 @@ func containerdRestarts(t *testing.T, m *machine) {
 	if after := m.sh(process); after != before {
 		t.Errorf("after the restart of containerd process %s is %s", before, after)
 	}
+	if got := m.sh(`podrun get pods fills -o jsonpath='{.status.containerStatuses[0].restartCount}'`); got != "0" {
+		t.Errorf("a pod that did nothing was restarted %s times: %s", got, m.sh("journalctl -b -u podrun -u containerd --no-pager -n 120"))
+	}
 	m.sh(`kill -KILL $(pgrep -xf "sleep 7654")`)
 	m.await("another one", `now=$(`+process+`); [ "$now" != "" ] && [ "$now" != "`+before+`" ]`)
 	m.sh("rm /etc/pods/dies.yaml")
