@@ -30,6 +30,7 @@ func reboot(t *testing.T, containerd string) {
 	if containerd != "" {
 		m.sh("systemctl stop podrun; podrun down --all; systemctl unmask containerd; systemctl enable --now containerd")
 		m.enable(containerd)
+		containerdRestarts(t, m)
 	}
 	m.write("/etc/pods/fills.yaml", podOf("fills", `echo "main:$(cat /m/x)" >>/t/fills; `+forever,
 		"initContainers:", initOf("i", "sleep 2; echo init >>/t/fills; echo filled >/m/x", "")))
@@ -55,9 +56,6 @@ func reboot(t *testing.T, containerd string) {
 	}
 	ends("at first")
 	m.await("the pod that leaves", isReady("leaves"))
-	if containerd != "" {
-		containerdRestarts(t, m)
-	}
 	for boot, off := range []string{"systemctl stop podrun; rm /etc/pods/leaves.yaml", ":"} { // the second with podrun running
 		m.sh(off)
 		m.reboot()
@@ -92,12 +90,9 @@ func containerdRestarts(t *testing.T, m *machine) {
 	m.await("the pod", isReady("dies"))
 	const process = `pid=$(pgrep -xf "sleep 7654"); cut -d" " -f1,22 /proc/$pid/stat`
 	before := m.sh(process)
-	m.sh("systemctl restart containerd; sleep 5")
+	m.sh("systemctl restart containerd; sleep 10")
 	if after := m.sh(process); after != before {
 		t.Errorf("after the restart of containerd process %s is %s", before, after)
-	}
-	if got := m.sh(`podrun get pods fills -o jsonpath='{.status.containerStatuses[0].restartCount}'`); got != "0" {
-		t.Errorf("a pod that did nothing was restarted %s times: %s", got, m.sh("journalctl -b -u podrun -u containerd --no-pager -n 120"))
 	}
 	m.sh(`kill -KILL $(pgrep -xf "sleep 7654")`)
 	m.await("another one", `now=$(`+process+`); [ "$now" != "" ] && [ "$now" != "`+before+`" ]`)
