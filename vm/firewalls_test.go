@@ -55,7 +55,8 @@ func TestHostPortsBesideFirewalls(t *testing.T) {
 		{name: "nftables", up: load("accept"), down: "nft delete table inet own", port: true, out: true,
 			flush: "sed -i '1i flush ruleset' /etc/nftables.conf; systemctl restart nftables"},
 		{name: "nftables-drop", up: load("drop"), down: "nft delete table inet own", then: named},
-		{name: "ufw", up: "ufw --force enable; ufw allow 8090/tcp", down: "ufw --force disable", port: true, out: true,
+		// Its first reload adds rules of its own.
+		{name: "ufw", up: "ufw --force enable; ufw allow 8090/tcp; ufw reload", down: "ufw --force disable", port: true, out: true,
 			reload: "ufw reload"},
 		{name: "firewalld", up: "systemctl unmask firewalld; systemctl start firewalld; firewall-cmd --add-port=8090/tcp",
 			down: "systemctl stop firewalld", port: true, then: named, reload: "firewall-cmd --runtime-to-permanent; firewall-cmd --reload"},
