@@ -2,8 +2,10 @@ package vm
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestSELinux: with Debian's policy, permissive and enforcing, a container and its volumes have the labels that its
@@ -66,6 +68,18 @@ func TestSELinux(t *testing.T) {
 			sed 's/.*denied//; s/ pid=[0-9]*//; s/ ino=[0-9]*//' | sort | uniq -c | sort -rn | head -40`)
 	}
 	t.Logf("what the policy denies: %s", denied())
+	docs, err := os.ReadFile("../docs/security.md")
+	must(t, err)
+	_, module, _ := strings.Cut(string(docs), "cat >podrun.cil <<'END'\n")
+	module, _, is := strings.Cut(module, "END\n")
+	if !is {
+		t.Fatal("docs/security.md has no module")
+	}
+	m.write("/root/podrun.cil", module)
+	r, err := m.try(10*time.Minute, "", "sh", "-euc", "sysctl -qw kernel.printk_ratelimit=0; semodule -i /root/podrun.cil")
+	if must(t, err); r.Code != 0 {
+		t.Fatalf("the module of the docs: %v", r)
+	}
 	m.sh("setenforce 1")
 	for _, name := range []string{"one", "two"} {
 		may(name, "echo > /d/y && cat /d/x /d/y /etc/hosts", true)
@@ -77,7 +91,8 @@ func TestSELinux(t *testing.T) {
 	starts(76551, "plain-enforced")
 	may("one-enforced", "cat /s/two", false)
 	// podrun and its containerd start, load images and end pods under the policy as well, also at the machine's boot.
-	m.sh("systemctl stop podrun; podrun down --all; systemctl start podrun; podrun images load /vm/tool-0.tar")
+	m.sh("cp /vm/tool-0.tar /var/lib/podrun/images; systemctl stop podrun; podrun down --all; systemctl start podrun")
+	m.sh("podrun images load /var/lib/podrun/images/tool-0.tar")
 	m.await("the pods of a new containerd", isReady("one-enforced")+"; "+isReady("plain"))
 	m.sh("sed -i 's/^SELINUX=.*/SELINUX=enforcing/' /etc/selinux/config")
 	m.reboot()
@@ -92,8 +107,16 @@ func TestSELinux(t *testing.T) {
 	if got := m.sh("stat -c %C /trace /trace/secret"); got != host {
 		t.Errorf("the machine's directory was labelled %s, and is %s", host, got)
 	}
-	t.Logf("podrun's log: %s", m.sh("journalctl -u podrun -b --no-pager -o cat | grep -e WARN -e polled || true"))
 	m.sh("rm /etc/pods/*.yaml")
 	m.await("the pods to be gone", `[ -z "$(podrun get pods -o name)" ]`)
-	m.sh("systemctl stop podrun; podrun down --all")
+	m.sh("systemctl stop podrun; podrun down --all; setenforce 0") // where the policy is enforced, nobody here may read the journal
+	if got := m.sh("journalctl -b -u podrun --no-pager -o cat"); !strings.Contains(got, "serving") {
+		t.Errorf("the journal: %s", got)
+	}
+	if got := m.sh(`journalctl -b -u podrun --no-pager -o cat | grep -e WARN -e ERROR || true`); got != "" {
+		t.Errorf("under the policy podrun lacks something: %s", got)
+	}
+	t.Logf("what the policy denies podrun: %s", m.sh(`journalctl -k --no-pager -o cat | grep "avc:  denied" | grep scontext=[^ ]*container_engine_t |
+		sed 's/.*denied//; s/for .*tcontext/tcontext/' | sort | uniq -c || true`))
+	t.Logf("podrun's log: %s", m.sh("journalctl -u podrun -b --no-pager -o cat | grep -e WARN -e polled || true"))
 }
