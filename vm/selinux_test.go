@@ -116,7 +116,7 @@ func TestSELinux(t *testing.T) {
 	if got := m.sh(`journalctl -b -u podrun --no-pager -o cat | grep -e WARN -e ERROR || true`); got != "" {
 		t.Errorf("under the policy podrun lacks something: %s", got)
 	}
-	t.Logf("what the policy denies podrun: %s", m.sh(`journalctl -k --no-pager -o cat | grep "avc:  denied" | grep scontext=[^ ]*container_engine_t |
+	t.Logf("what the policy denies podrun: %s", m.sh(`journalctl -k --no-pager -o cat | grep "avc:  denied" | grep "scontext=[^ ]*container_engine_t" |
 		sed 's/.*denied//; s/for .*tcontext/tcontext/' | sort | uniq -c || true`))
 	t.Logf("podrun's log: %s", m.sh("journalctl -u podrun -b --no-pager -o cat | grep -e WARN -e polled || true"))
 }
