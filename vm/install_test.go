@@ -58,9 +58,18 @@ func (m *machine) enable(flags ...string) {
 	m.sh("systemctl daemon-reload; systemctl enable podrun; systemctl restart podrun")
 }
 
+// debiansContainerd is serve's flag for the containerd of the distribution's own service.
+const debiansContainerd = "--containerd-address=/run/containerd/containerd.sock"
+
+// startDebiansContainerd starts that service, enabled, and stops podrun and its containerd.
+func (m *machine) startDebiansContainerd() {
+	m.t.Helper()
+	m.sh("systemctl stop podrun; podrun down --all; systemctl unmask containerd; systemctl enable --now containerd")
+}
+
 // TestPackage: the package brings a unit that nothing starts unasked, and with it podrun serves, is restarted
-// when it dies, and stops. Its settings count. Pods run on while it is installed anew and
-// when it is removed, and end when it is purged.
+// when it dies, and stops. Its settings count. Pods run on while it is installed anew and when it is removed, and end
+// when it is purged.
 func TestPackage(t *testing.T) {
 	m := bootInstalled(t)
 	if got := m.sh("stat -fc %T /sys/fs/cgroup"); got != "cgroup2fs" {
@@ -95,13 +104,12 @@ func TestPackage(t *testing.T) {
 		"600 root:root podrun.sock\n600 root:root containerd/containerd.sock\n700 root:root /var/lib/podrun" {
 		t.Errorf("sockets and data: %s", got)
 	}
-	m.write("/etc/pods/web.yaml", podOf("web", "sleep 7654"))
+	m.write("/etc/pods/web.yaml", podOf("web", sleeps))
 	m.await("a pod", isReady("web"))
-	const process = `pid=$(pgrep -xf "sleep 7654"); cut -d" " -f1,22 /proc/$pid/stat`
-	began := m.sh(process)
+	began := m.sh(mainProcess)
 	for _, order := range []string{"install --reinstall --allow-downgrades /vm/podrun.deb", "remove podrun"} {
 		m.sh("DEBIAN_FRONTEND=noninteractive apt-get -y --no-install-recommends " + order)
-		if got := m.sh(process); got != began {
+		if got := m.sh(mainProcess); got != began {
 			t.Errorf("after apt-get %s the pod's process is %q, was %q", order, got, began)
 		}
 	}

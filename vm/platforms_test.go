@@ -115,8 +115,11 @@ func (p platform) add(test string, r result) error {
 // of returns a test's result in words, with what it ran on if that was not what the platform is.
 func (p platform) of(test string) string {
 	r, is := p.Tests[test]
-	if !is {
+	switch {
+	case !is:
 		return "not run"
+	case r.Day == "":
+		return "cannot pass: " + r.Note
 	}
 	var more []string
 	for _, f := range features {
@@ -126,9 +129,6 @@ func (p platform) of(test string) string {
 	}
 	if r.Note != "" {
 		more = append(more, r.Note)
-	}
-	if r.Day == "" {
-		return "cannot pass: " + r.Note
 	}
 	text := r.Day
 	if _, commit, is := strings.Cut(r.Version, ".g"); is {

@@ -12,6 +12,12 @@ import (
 // forever is a script that runs until it is told to end.
 const forever = `trap "exit 0" TERM; while :; do sleep 1000 & wait; done`
 
+// sleeps is a script that does nothing else.
+const sleeps = "sleep 7654"
+
+// mainProcess prints the ID of the process of the one pod that sleeps, and when the kernel began it.
+const mainProcess = `pid=$(pgrep -xf "` + sleeps + `"); cut -d" " -f1,22 /proc/$pid/stat`
+
 // podOf is the manifest of a pod with one container, which runs the script. Pods see /t of the machine's /trace.
 func podOf(name, script string, more ...string) string {
 	return fmt.Sprintf(`apiVersion: v1

@@ -21,7 +21,7 @@ func TestPowerOff(t *testing.T) {
 		{name: "without D-Bus", without: "dbus.socket dbus.service systemd-logind.service", flags: flags},
 		{name: "without logind", without: "systemd-logind.service", flags: flags},
 		{name: "with systemd's cgroups", flags: append([]string{"--cgroup-driver=systemd"}, flags...)},
-		{name: "with Debian's containerd", flags: append([]string{"--containerd-address=/run/containerd/containerd.sock"}, flags...)},
+		{name: "with Debian's containerd", flags: append([]string{debiansContainerd}, flags...)},
 		{name: "by a reboot", reboot: true, flags: flags},
 	} {
 		t.Run(c.name, func(t *testing.T) { powerOff(t, c) })
@@ -50,8 +50,8 @@ func powerOff(t *testing.T, c ending) {
 			}
 		}
 	}
-	if strings.Contains(strings.Join(c.flags, " "), "containerd-address") {
-		m.sh("systemctl stop podrun; podrun down --all; systemctl unmask containerd; systemctl enable --now containerd")
+	if slices.Contains(c.flags, debiansContainerd) {
+		m.startDebiansContainerd()
 	}
 	m.enable(c.flags...)
 	// Times are of the machine's uptime.

@@ -15,7 +15,7 @@ func TestReboot(t *testing.T) {
 		if testing.Short() {
 			t.Skip("one is enough for CI")
 		}
-		reboot(t, "--containerd-address=/run/containerd/containerd.sock")
+		reboot(t, debiansContainerd)
 	})
 }
 
@@ -28,7 +28,7 @@ func initOf(name, script, more string) string {
 func reboot(t *testing.T, containerd string) {
 	m := bootServing(t)
 	if containerd != "" {
-		m.sh("systemctl stop podrun; podrun down --all; systemctl unmask containerd; systemctl enable --now containerd")
+		m.startDebiansContainerd()
 		m.enable(containerd)
 		containerdRestarts(t, m)
 	}
@@ -86,16 +86,15 @@ func reboot(t *testing.T, containerd string) {
 // containerdRestarts checks that pods run on while their containerd's service is restarted, and are restarted afterwards.
 func containerdRestarts(t *testing.T, m *machine) {
 	t.Helper()
-	m.write("/etc/pods/dies.yaml", podOf("dies", "sleep 7654"))
+	m.write("/etc/pods/dies.yaml", podOf("dies", sleeps))
 	m.await("the pod", isReady("dies"))
-	const process = `pid=$(pgrep -xf "sleep 7654"); cut -d" " -f1,22 /proc/$pid/stat`
-	before := m.sh(process)
+	before := m.sh(mainProcess)
 	m.sh("systemctl restart containerd; sleep 10")
-	if after := m.sh(process); after != before {
+	if after := m.sh(mainProcess); after != before {
 		t.Errorf("after the restart of containerd process %s is %s", before, after)
 	}
-	m.sh(`kill -KILL $(pgrep -xf "sleep 7654")`)
-	m.await("another one", `now=$(`+process+`); [ "$now" != "" ] && [ "$now" != "`+before+`" ]`)
+	m.sh(`kill -KILL $(pgrep -xf "` + sleeps + `")`)
+	m.await("another one", `now=$(`+mainProcess+`); [ "$now" != "" ] && [ "$now" != "`+before+`" ]`)
 	m.sh("rm /etc/pods/dies.yaml")
 	m.await("it to be gone", "! podrun get pods dies")
 }
