@@ -71,7 +71,7 @@ var theirs = map[string][]string{
 	"from-kubelet.md":  {"now", "kubeconfig", "hostname-override"},
 	"to-kubernetes.md": {"dry-run"},
 	"start.md":         {"auto-remove"},                                                                // apt's
-	"housekeeping.md":  {"kill-whom", "one-file-system", "numeric-owner", "acls", "xattrs", "exclude"}, // systemctl's, tar's
+	"housekeeping.md":  {"kill-whom", "one-file-system", "numeric-owner", "acls", "xattrs", "xattrs-include", "exclude"}, // systemctl's, tar's
 }
 
 // TestFlagsInDocuments: all other flags in the documents exist in podrun.

@@ -224,6 +224,41 @@ func TestSubPath(t *testing.T) {
 	}
 }
 
+// TestSubPathOfABackup: a backup of a running pod has a copy of what was mounted, which a restore puts in its place.
+func TestSubPathOfABackup(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	p := podWith(emptyDir("v"))
+	dir := layout.Dirs{Root: f.root}.Revision("u1").EmptyDir("v")
+	write(t, dir+"/www/now", "")
+	write(t, dir+"/file", "now")
+	for _, sub := range []string{"www", "file"} {
+		at := f.mustSetup(t, p, partOf(sub))
+		if err := f.Teardown(t.Context(), p.UID); err != nil {
+			t.Fatal(err)
+		}
+		if sub == "www" {
+			write(t, at+"/of/the/backup", "")
+		} else {
+			write(t, at, "of the backup")
+		}
+		at = f.mustSetup(t, p, partOf(sub))
+		if _, err := os.Stat(at + "/of"); err == nil {
+			t.Errorf("%s is the copy", sub)
+		}
+		if err := f.Teardown(t.Context(), p.UID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(at + "/of"); err == nil {
+			t.Errorf("%s: the copy is still there", sub)
+		}
+	}
+	now, err := os.ReadFile(dir + "/file")
+	if _, missing := os.Stat(dir + "/www/now"); err != nil || missing != nil || string(now) != "now" {
+		t.Errorf("the volume has changed: %q, %v, %v", now, err, missing)
+	}
+}
+
 // TestFilesOfTheHost: the machine's own files are marked, also where they are mounted from podrun's directory: their
 // labels stay.
 func TestFilesOfTheHost(t *testing.T) {

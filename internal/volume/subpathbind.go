@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/mounted"
 	"podrun.io/podrun/internal/volume/mounts"
 )
 
@@ -46,7 +48,7 @@ func (v *Volumes) pin(ctx context.Context, in pod.Inside, i int, file *os.File, 
 			return "", err
 		}
 	}
-	if err := unpin(root, at, within); err != nil {
+	if err := unpin(ctx, root, at, within); err != nil {
 		return "", err
 	}
 	target, err := pinTarget(root, within, info.IsDir())
@@ -98,14 +100,24 @@ func isBidirectional(m v1.VolumeMount) bool {
 }
 
 // unpin undoes what an earlier start bound to the path, and removes the file or directory that was
-// created for it.
-func unpin(root *os.Root, at, within string) error {
-	err := mounts.UnmountTree(at)
+// created for it. A directory that has something, though nothing is mounted there, is a copy: a backup
+// of a running pod has read what was bound.
+func unpin(ctx context.Context, root *os.Root, at, within string) error {
+	if err := mounts.UnmountTree(at); err != nil {
+		return err
+	}
+	if err := root.Remove(within); err == nil || errors.Is(err, os.ErrNotExist) {
+		return nil
+	} else if !errors.Is(err, unix.ENOTEMPTY) {
+		return err
+	}
+	if err := mounted.Nothing(at); err != nil {
+		return err
+	}
+	parent, err := root.Open(filepath.Dir(within))
 	if err != nil {
 		return err
 	}
-	if err := root.Remove(within); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+	defer parent.Close()
+	return sys.RemoveTreeIn(ctx, parent, filepath.Base(within))
 }
