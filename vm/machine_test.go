@@ -214,13 +214,21 @@ func (m *machine) try(limit time.Duration, stdin string, args ...string) (reply,
 	if err != nil {
 		return reply{}, err
 	}
-	select {
-	case r := <-answer:
-		return r, nil
-	case <-m.off:
-		return reply{}, errors.New("the machine is off")
-	case <-time.After(limit + 30*time.Second):
-		return reply{}, fmt.Errorf("the agent does not answer: %s", args)
+	for timeout := time.After(limit + 30*time.Second); ; {
+		select {
+		case r := <-answer:
+			return r, nil
+		case boot := <-m.boots:
+			if boot == m.booted {
+				continue
+			}
+			m.boots <- boot // for awaitBoot
+			return reply{}, fmt.Errorf("the machine has booted meanwhile: %s\n%s", args, m.lastWords())
+		case <-m.off:
+			return reply{}, errors.New("the machine is off")
+		case <-timeout:
+			return reply{}, fmt.Errorf("the agent does not answer: %s", args)
+		}
 	}
 }
 
@@ -328,6 +336,13 @@ func (m *machine) ended() bool {
 // console is the end of what the machine wrote to its console.
 func (m *machine) console() string {
 	text, _ := os.ReadFile(m.path("console"))
+	return "console: " + string(text[max(0, len(text)-4000):])
+}
+
+// lastWords are those of the kernel before its last boot.
+func (m *machine) lastWords() string {
+	text, _ := os.ReadFile(m.path("console"))
+	text = text[:max(0, bytes.LastIndex(text, []byte("Linux version ")))]
 	return "console: " + string(text[max(0, len(text)-4000):])
 }
 
