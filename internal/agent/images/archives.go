@@ -69,9 +69,16 @@ func (a Archives) Load(ctx context.Context, into Loader) {
 	}
 	known := a.loaded()
 	changed := false
+	var others []string
 	for _, e := range entries {
 		file := filepath.Join(dir, e.Name())
-		if !isArchive(e) || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			break
+		}
+		if !isArchive(e) {
+			if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+				others = append(others, e.Name())
+			}
 			continue
 		}
 		now, fresh, err := a.load(ctx, into, file, known[file])
@@ -83,6 +90,10 @@ func (a Archives) Load(ctx context.Context, into Loader) {
 			a.Log.Info("loaded images", "file", file, "images", strings.Join(now.Names, " "))
 			known[file], changed = now, true
 		}
+	}
+	if len(others) > 0 {
+		a.Log.Info("not loaded from the image directory: the names of image archives end with "+
+			strings.Join(archiveEnds, ", "), "files", strings.Join(others, " "))
 	}
 	if !changed {
 		return
@@ -106,12 +117,13 @@ func (a Archives) loaded() map[string]loaded {
 	return known
 }
 
+// archiveEnds are the ends of the names of image archives.
+var archiveEnds = []string{".tar", ".tar.gz", ".tgz", ".tar.zst"}
+
 // isArchive reports by its name whether a directory entry is an image archive.
 func isArchive(e fs.DirEntry) bool {
 	return !e.IsDir() && !strings.HasPrefix(e.Name(), ".") &&
-		slices.ContainsFunc([]string{".tar", ".tar.gz", ".tgz", ".tar.zst"}, func(end string) bool {
-			return strings.HasSuffix(e.Name(), end)
-		})
+		slices.ContainsFunc(archiveEnds, func(end string) bool { return strings.HasSuffix(e.Name(), end) })
 }
 
 // load loads an archive unless it is unchanged and all of its images are present. fresh

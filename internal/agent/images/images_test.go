@@ -1,6 +1,7 @@
 package images
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,7 +50,8 @@ func (s *store) Resolve(_ context.Context, ref string) (pod.Image, error) {
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	dirs := layout.Dirs{Root: t.TempDir()}
-	a := Archives{Dirs: dirs, Log: slog.New(slog.DiscardHandler)}
+	var log bytes.Buffer
+	a := Archives{Dirs: dirs, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	s := &store{images: map[string]bool{}}
 	a.Load(t.Context(), s) // there is no directory
 	if err := os.MkdirAll(dirs.ImageFiles().Archives(), 0o700); err != nil {
@@ -84,6 +87,9 @@ func TestLoad(t *testing.T) {
 		}
 	}
 	load(2, "new, and a link to it")
+	if got := log.String(); !strings.Contains(got, "files=d.txt\n") || !strings.Contains(got, ".tar.zst") {
+		t.Errorf("what is passed over: %s", got)
+	}
 	load(0, "unchanged")
 	delete(s.images, "a:1")
 	load(1, "their image is missing: the first one loads it")
