@@ -62,6 +62,7 @@ var rooms = map[string]room{
 	"internal/sys/pace":                    {},
 	"internal/sys/patience":                {},
 	"internal/sys/shortage":                {},
+	"internal/sys/executable":              {imports: "sys"},
 	"internal/sys/errtext":                 {},
 	"internal/sys/excerpt":                 {},
 	"internal/sys/fileerror":               {},
@@ -152,7 +153,7 @@ var rooms = map[string]room{
 	"internal/network/netdev":              {imports: "sys"},
 	"internal/network/nettest":             {imports: "pod"},
 	"internal/sandbox":                     {imports: "pod checkpoint/layout sys cgroup oci runtime/trace"},
-	"internal/volume":                      {imports: "pod oci oci/env checkpoint/layout sys runtime volume/csi volume/directory volume/etc volume/filled volume/fsgroup volume/mounts volume/persistent volume/provision volume/subpath"},
+	"internal/volume":                      {imports: "pod oci oci/env checkpoint/layout sys sys/mounted runtime volume/csi volume/directory volume/etc volume/filled volume/fsgroup volume/mounts volume/persistent volume/provision volume/subpath"},
 	"internal/volume/claims":               {imports: "checkpoint/layout pod sys sys/mounted volume/csi volume/directory volume/provision"},
 	"internal/volume/directory":            {imports: "checkpoint/layout pod sys"},
 	"internal/volume/subpath":              {imports: "sys"},
@@ -176,11 +177,11 @@ var rooms = map[string]room{
 	"internal/image/decompress":            {},
 	"internal/image/registryhosts":         {},
 	"internal/network/dns":                 {imports: "pod checkpoint"},
-	"internal/embedded":                    {imports: "cgroup checkpoint/layout embedded/runcshim embedded/transfer image/decompress sys sys/heap sys/own secretenv"},
+	"internal/embedded":                    {imports: "cgroup checkpoint/layout embedded/runcshim embedded/transfer image/decompress sys sys/executable sys/heap sys/own sys/shortage secretenv"},
 	"internal/embedded/transfer":           {imports: "image/registryhosts"},
 	"internal/embedded/runcshim":           {imports: "sys/shortage"},
 	"internal/embedded/runcshim/program":   {imports: "embedded/runcshim"},
-	"internal/secretenv":                   {imports: "checkpoint/layout sys"},
+	"internal/secretenv":                   {imports: "checkpoint/layout sys sys/executable"},
 	"internal/sys/stdin":                   {},
 	"internal/sys/pipes":                   {imports: "sys"},
 	"internal/shim":                        {imports: "sys"},
@@ -312,6 +313,7 @@ var owned = map[string]string{
 	"internal/volume/csi":                "podrun's own",
 	"internal/volume/provision":          "podrun's own",
 	"internal/sys":                       "opens files for all others",
+	"internal/sys/executable":            "podrun's own",
 }
 
 // opening are the calls that wait for a FIFO, start a device or read without end, and the one that looks before them.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -336,6 +337,24 @@ func TestServeRefusesASharedRoot(t *testing.T) {
 	other.Args = []string{"serve", other.Dirs.Root, other.Dirs.Run}
 	if _, err := embedded.Ensure(t.Context(), other); err == nil || !strings.Contains(err.Error(), "another run directory, "+o.Dirs.Run) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestSnapshotterOfAFullDisk: where nothing more can be written, overlayfs is not given up for copies of all images.
+func TestSnapshotterOfAFullDisk(t *testing.T) {
+	o := options(t)
+	for _, dir := range []string{o.Dirs.Root, o.Dirs.Embedded().State()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mount("tmpfs", o.Dirs.Root, "tmpfs", 0, "nr_inodes=4,size=64k"); err != nil {
+		t.Skip("no file system can be mounted:", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(o.Dirs.Root, 0) })
+	o.Log = slog.New(slog.DiscardHandler)
+	if name, err := embedded.ChooseSnapshotter(o); name != "overlayfs" || err != nil {
+		t.Errorf("%q, %v", name, err)
 	}
 }
 

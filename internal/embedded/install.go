@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/executable"
 )
 
 // installShim makes path the shim: the program that the build put into this one, or else this program under the shim's
 // name. Running shims keep the file that they were started from.
 func installShim(path string) error {
 	if len(shimProgram) == 0 {
-		return sys.LinkSelf(path)
+		return executable.Link(path)
 	}
 	if len(shimProgram) < sha256.Size {
 		return errors.New("the program in podrun is cut off")
@@ -41,7 +42,7 @@ func installShim(path string) error {
 	if err := sys.WriteFile(path, program, 0o755); err != nil {
 		// A full disk must not keep pods from running, and podrun from removing images: a link needs no space.
 		_ = os.Remove(path + ".tmp")
-		if sys.LinkSelf(path) != nil {
+		if executable.Link(path) != nil {
 			return err
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/executable"
 )
 
 // TestInstallShim: whatever is at the path, the shim is there afterwards; one that is there already is left alone, because
@@ -42,7 +42,7 @@ func TestInstallShim(t *testing.T) {
 		"not executable": func() error { return os.Chmod(path, 0o644) },
 		"a link":         func() error { return errors.Join(os.Rename(path, path+".1"), os.Symlink(path+".1", path)) },
 		"an older podrun": func() error {
-			return errors.Join(os.Remove(path), sys.LinkSelf(path))
+			return errors.Join(os.Remove(path), executable.Link(path))
 		},
 	} {
 		if err := change(); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/shortage"
 )
 
 const (
@@ -32,12 +33,15 @@ func snapshotterFile(d layout.Dirs) string { return filepath.Join(d.Embedded().S
 
 // chooseSnapshotter tries to mount overlayfs and records the result for Snapshotter. It is not
 // enough that the kernel supports overlayfs: in a container whose own root is an overlay, the
-// kernel has it but cannot mount another one on that disk.
+// kernel has it but cannot mount another one on that disk. A full disk proves nothing, and copies
+// would need more of it.
 func chooseSnapshotter(o Options) (string, error) {
 	name := overlayfs
-	if err := overlayutils.Supported(
-		filepath.Join(o.Dirs.Embedded().Data(), "io.containerd.snapshotter.v1.overlayfs"),
-	); err != nil {
+	err := overlayutils.Supported(filepath.Join(o.Dirs.Embedded().Data(), "io.containerd.snapshotter.v1.overlayfs"))
+	switch {
+	case shortage.Is(err):
+		o.Log.Warn("whether overlayfs can be used is not known; it is assumed", "dir", o.Dirs.Embedded().Data(), "err", err)
+	case err != nil:
 		name = native
 		o.Log.Warn("overlayfs cannot be used: images and containers will be copied",
 			"dir", o.Dirs.Embedded().Data(), "err", err)

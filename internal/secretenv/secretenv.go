@@ -21,6 +21,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"podrun.io/podrun/internal/sys/executable"
 )
 
 // name is the file name by which podrun's binary knows that it is called as the stand-in.
@@ -37,9 +39,19 @@ type Process struct {
 	Env []string `json:"env"`
 }
 
-// StandFor makes the stand-in at path execute binary instead of runc. The binary must take runc's
-// commands. It is an error if the stand-in is for another binary already.
-func StandFor(path, binary string) error {
+// Install makes this program the stand-in at path, for binary, or for runc if binary is empty. The binary must take
+// runc's commands. It is an error if the stand-in is for another binary already.
+func Install(path, binary string) error {
+	if binary != "" {
+		if err := standFor(path, binary); err != nil {
+			return err
+		}
+	}
+	return executable.Link(path)
+}
+
+// standFor makes the stand-in at path execute binary instead of runc.
+func standFor(path, binary string) error {
 	link := filepath.Join(filepath.Dir(path), behind)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

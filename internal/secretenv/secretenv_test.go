@@ -233,11 +233,11 @@ func TestProgram(t *testing.T) {
 	t.Setenv("PATH", dir)
 	own := filepath.Join(dir, "own", "podrun-runc")
 	for range 2 { // each start does it
-		if err := StandFor(own, "other"); err != nil {
+		if err := standFor(own, "other"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := StandFor(own, "/another"); err == nil {
+	if err := standFor(own, "/another"); err == nil {
 		t.Error("it stands for two")
 	}
 	for path, want := range map[string]string{filepath.Join(dir, "podrun-runc"): runc, own: other} {

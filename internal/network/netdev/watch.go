@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 
 // settling is how long Watch waits after a change: others often come with it.
 const settling = 500 * time.Millisecond
+
+// longestPause is the longest one between attempts to watch.
+const longestPause = time.Minute
 
 // messageStart is how much of a message Watch reads, in bytes: its header and the fixed part of the known ones.
 const messageStart = 32
@@ -30,16 +34,29 @@ type Watched struct {
 }
 
 // Watch calls changed at once, and then after each change that the kernel announces, until ctx ends, which is its
-// error: once for all changes within half a second. It watches the network namespace of the calling thread.
+// error: once for all changes within half a second. It watches the network namespace of the calling thread. While
+// something for it is missing, such as descriptors, it tries again, and calls changed when it can watch; only who may
+// not listen at all gets another error.
 func Watch(ctx context.Context, w Watched, changed func()) error {
-	for {
-		if err := w.once(ctx, changed); err != nil {
+	for pause := settling; ; {
+		switch err := w.once(ctx, changed); {
+		case err == nil:
+			pause = settling
+		case ctx.Err() != nil || isRefused(err):
 			return err
+		default:
+			pause = min(2*pause, longestPause)
 		}
-		if err := sys.Sleep(ctx, settling); err != nil {
+		if err := sys.Sleep(ctx, pause); err != nil {
 			return err
 		}
 	}
+}
+
+// isRefused reports that this process may not listen, or that the kernel has nothing to listen to.
+func isRefused(err error) bool {
+	return slices.ContainsFunc([]error{unix.EPERM, unix.EACCES, unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT},
+		func(one error) bool { return errors.Is(err, one) })
 }
 
 // once calls changed, and returns when a change was announced meanwhile or after that.
@@ -81,7 +98,12 @@ func listen(protocol int, groups []int) (*os.File, error) {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("bind", err)
 	}
-	return os.NewFile(uintptr(fd), "netlink"), nil
+	f := os.NewFile(uintptr(fd), "netlink")
+	if err := f.SetReadDeadline(time.Time{}); err != nil { // Go's poller could not take it
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // await returns nil when a change was announced, or an error when ctx ends before.

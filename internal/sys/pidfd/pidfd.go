@@ -7,6 +7,7 @@ package pidfd
 import (
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,7 +38,12 @@ func (w *Watcher) open() error {
 	if err != nil {
 		return err
 	}
-	w.epoll, w.number = os.NewFile(uintptr(fd), "epoll"), fd
+	f := os.NewFile(uintptr(fd), "epoll")
+	if err := f.SetReadDeadline(time.Time{}); err != nil { // Go's poller could not take it: nothing would be noticed
+		f.Close()
+		return err
+	}
+	w.epoll, w.number = f, fd
 	w.done, w.watched = make(chan struct{}), map[int32]func(){}
 	go w.run()
 	return nil

@@ -15,7 +15,6 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/secretenv"
-	"podrun.io/podrun/internal/sys"
 )
 
 // legacyVariable is the environment variable in which a container of the former version names the
@@ -42,7 +41,7 @@ func (x *Execer) legacyWithheld(c containers.Container, process *specs.Process) 
 		return nil // an ordinary variable of the same name: nothing is withheld
 	}
 	// The former version's stand-in reads the variable only, so it is replaced by this version's.
-	err := secretenv.Adopt(dir, i.Name, c.ID, func() error { return sys.LinkSelf(options.BinaryName) })
+	err := secretenv.Adopt(dir, i.Name, c.ID, func() error { return secretenv.Install(options.BinaryName, "") })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // this version started the container
 	}

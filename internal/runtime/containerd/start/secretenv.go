@@ -14,7 +14,6 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/secretenv"
-	"podrun.io/podrun/internal/sys"
 )
 
 // withhold returns the spec without the values of Secrets, because containerd writes the spec to
@@ -76,12 +75,7 @@ func (st *ContainerStarter) putWithheld(l *launch) error {
 // standIn makes the shim run podrun's own binary as a stand-in for runc.
 func (st *ContainerStarter) standIn(h *handler) error {
 	path := st.o.Dirs.StandIn(h.binary)
-	if h.binary != "" {
-		if err := secretenv.StandFor(path, h.binary); err != nil {
-			return err
-		}
-	}
-	if err := sys.LinkSelf(path); err != nil {
+	if err := secretenv.Install(path, h.binary); err != nil {
 		return err
 	}
 	options := &runcoptions.Options{}
