@@ -74,7 +74,8 @@ func TestReadOnlyRoot(t *testing.T) {
 		"{name: d, mountPath: /d}"))
 	m.sh(`systemctl stop podrun; podrun down --all
 		mkfs.ext4 -q /dev/vdc; mkdir -p /new /trace; mount /dev/vdc /new; cp -a /var/. /new/; mkdir /new/trace; umount /new
-		printf '%s\n' '/dev/vda / ext4 ro 0 1' '/dev/vdc /var ext4 defaults 0 2' 'tmpfs /tmp tmpfs defaults 0 0' \
+		systemctl -q mask tmp.mount
+		printf '%s\n' '/dev/vda / ext4 ro 0 1' '/dev/vdc /var ext4 defaults 0 2' \
 			'/var/trace /trace none bind 0 0' > /etc/fstab`)
 	for boot := range 2 {
 		m.reboot()

@@ -24,7 +24,7 @@ func bootInstalled(t *testing.T) *machine {
 	installed.once.Do(func() {
 		m := boot(t, filepath.Join(setup.image, "disk.img"))
 		began := time.Now()
-		m.sh("DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends /vm/podrun.deb")
+		m.sh(aptGet + "install /vm/podrun.deb")
 		t.Logf("installed after %.0f s", time.Since(began).Seconds())
 		installed.off = m.powerOff()
 		t.Logf("off after %.0f s", installed.off.Seconds())
@@ -67,6 +67,12 @@ func (m *machine) startDebiansContainerd() {
 	m.sh("systemctl stop podrun; podrun down --all; systemctl unmask containerd; systemctl enable --now containerd")
 }
 
+const (
+	aptGet = "DEBIAN_FRONTEND=noninteractive apt-get -y --no-install-recommends "
+	// reinstall is an order to apt-get: the package once more.
+	reinstall = "install --reinstall --allow-downgrades /vm/podrun.deb"
+)
+
 // TestPackage: the package brings a unit that nothing starts unasked, and with it podrun serves, is restarted
 // when it dies, and stops. Its settings count. Pods run on while it is installed anew and when it is removed, and end
 // when it is purged.
@@ -81,6 +87,11 @@ func TestPackage(t *testing.T) {
 	if got := m.sh("stat -c '%a %U:%G' /etc/default/podrun"); got != "600 root:root" {
 		t.Errorf("the settings are %s", got)
 	}
+	// Each container takes an inotify instance of root. What the administrator sets counts, also when the package comes again.
+	if got := m.sh("sysctl -n fs.inotify.max_user_instances"); got != "8192" {
+		t.Errorf("inotify instances: %s", got)
+	}
+	m.write("/etc/sysctl.d/99-own.conf", "fs.inotify.max_user_instances = 9000\n")
 	show := func(property string) string { return m.sh("systemctl show -P " + property + " podrun") }
 	if got := show("ActiveState"); got != "inactive" {
 		t.Errorf("podrun after the installation: %s", got)
@@ -107,8 +118,11 @@ func TestPackage(t *testing.T) {
 	m.write("/etc/pods/web.yaml", podOf("web", sleeps))
 	m.await("a pod", isReady("web"))
 	began := m.sh(mainProcess)
-	for _, order := range []string{"install --reinstall --allow-downgrades /vm/podrun.deb", "remove podrun"} {
-		m.sh("DEBIAN_FRONTEND=noninteractive apt-get -y --no-install-recommends " + order)
+	for _, order := range []string{reinstall, "remove podrun"} {
+		m.sh(aptGet + order)
+		if got := m.sh("sysctl -n fs.inotify.max_user_instances"); order == reinstall && got != "9000" {
+			t.Errorf("inotify instances: %s", got)
+		}
 		if got := m.sh(mainProcess); got != began {
 			t.Errorf("after apt-get %s the pod's process is %q, was %q", order, got, began)
 		}
@@ -116,6 +130,6 @@ func TestPackage(t *testing.T) {
 	if r := m.run("test", "-e", "/usr/bin/podrun"); r.Code == 0 {
 		t.Error("the removed package has left its program")
 	}
-	m.sh("DEBIAN_FRONTEND=noninteractive apt-get -y purge podrun")
+	m.sh(aptGet + "purge podrun")
 	m.await("nothing to run", `! pgrep -xf "sleep 7654" && ! pgrep -f '^[^ ]*podrun ' && ! grep /var/lib/podrun /proc/mounts`)
 }

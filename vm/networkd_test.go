@@ -49,6 +49,10 @@ func TestNetworkd(t *testing.T) {
 		}
 	}
 	reached("beside networkd")
+	// A networkd that runs when the package comes.
+	m.sh("rm /usr/lib/systemd/network/10-podrun.network; networkctl reload; " + aptGet + reinstall)
+	m.await("networkd to leave podrun's links alone", "networkctl list --no-legend podrun0 | grep unmanaged")
+	reached("after the package was installed beside networkd")
 	m.write("/etc/sysctl.d/99-hardening.conf", "net.ipv4.ip_forward = 0\nnet.ipv6.conf.all.forwarding = 0\n")
 	m.sh("systemctl restart systemd-sysctl")
 	m.await("forwarding", "[ $(sysctl -n net.ipv4.ip_forward net.ipv6.conf.all.forwarding | tr -d '\\n') = 11 ]")

@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strings"
 
-	contribapparmor "github.com/containerd/containerd/v2/contrib/apparmor"
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/containerd/containerd/v2/pkg/apparmor"
 	"github.com/containerd/containerd/v2/pkg/cap"
@@ -148,43 +147,4 @@ func (m *Machine) localhostSeccomp(name string) (*specs.LinuxSeccomp, error) {
 		return nil, fmt.Errorf("seccomp profile %s: defaultAction is missing", path)
 	}
 	return &profile, nil
-}
-
-// appArmorDefault is the name under which podrun loads the AppArmor profile of RuntimeDefault.
-const appArmorDefault = "podrun-default"
-
-func unconfined() *v1.AppArmorProfile {
-	return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined}
-}
-
-// appArmor returns the name of the container's AppArmor profile. If AppArmor is in use, a container
-// that requests none gets the default profile, as in Kubernetes; if it is not in use, requesting a
-// profile is an error.
-func appArmor(profile *v1.AppArmorProfile, inUse bool) (string, error) {
-	if !inUse {
-		if profile == nil || profile.Type == v1.AppArmorProfileTypeUnconfined {
-			return "", nil
-		}
-		return "", fmt.Errorf("appArmorProfile %s: AppArmor is not in use on this machine", profile.Type)
-	}
-	switch {
-	case profile == nil || profile.Type == v1.AppArmorProfileTypeRuntimeDefault:
-		if err := contribapparmor.LoadDefaultProfile(appArmorDefault); err != nil {
-			return "", fmt.Errorf("loading the AppArmor profile %s: %w", appArmorDefault, err)
-		}
-		return appArmorDefault, nil
-	case profile.Type == v1.AppArmorProfileTypeLocalhost && profile.LocalhostProfile != nil:
-		loaded, err := os.ReadFile("/sys/kernel/security/apparmor/profiles") // trusted: the kernel's
-		if err != nil {
-			return "", fmt.Errorf("listing the loaded AppArmor profiles: %w", err)
-		}
-		for line := range strings.Lines(string(loaded)) {
-			if strings.HasPrefix(line, *profile.LocalhostProfile+" (") {
-				return *profile.LocalhostProfile, nil
-			}
-		}
-		return "", fmt.Errorf("AppArmor profile %q is not loaded", *profile.LocalhostProfile)
-	default:
-		return "unconfined", nil
-	}
 }
