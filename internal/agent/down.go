@@ -33,7 +33,7 @@ type DownOptions struct {
 }
 
 // Down stops and removes the chosen pods with their grace periods and returns the pods that it
-// removed. It locks the run directory (owner.LockRun) unless serve has that lock: it then works
+// removed. It locks the run directory (owner.LockRun) unless serve or another down has that lock: it then works
 // without it, as Once always does, and refuses the pods that serve runs, because serve would start
 // them again. The error names the pods that were not removed.
 // Down returns soon after ctx ends even if something hangs; what it has begun may continue until
@@ -43,15 +43,18 @@ func Down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 }
 
 func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
-	lock, serving := owner.LockRun(o.Dirs, owner.Down)
-	// While serve runs do not sweep: what looks like leftovers may be serve's work in progress.
-	as, sweep := role{owner: owner.Once, locks: o.newLocks(owner.Down)}, func(*agent) {}
+	lock, busy := owner.LockRun(o.Dirs, owner.Down)
+	serves := errors.Is(busy, owner.ErrServing)
+	// While another process has the lock do not sweep: what looks like leftovers may be its work in progress.
+	as, sweep := role{locks: o.newLocks(owner.Down)}, func(*agent) {}
 	switch {
-	case serving == nil:
+	case busy == nil:
 		defer lock.Unlock()
-		as.owner, sweep = "", func(a *agent) { a.sweep(ctx) }
-	case !errors.Is(serving, owner.ErrServing):
-		return nil, serving
+		sweep = func(a *agent) { a.sweep(ctx) }
+	case serves:
+		as.owner = owner.Once
+	case !errors.Is(busy, owner.ErrEnding):
+		return nil, busy
 	}
 	pods := result.NewCollector(status.NewFiles(o.Dirs), manifest.Desired{}, nil)
 	as.publisher, as.troubled = pods, pods.Troubled
@@ -72,7 +75,7 @@ func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 	if len(chosen.Pods) == 0 {
 		return nil, chosen.Err()
 	}
-	refused, err := chosen.Acquire(ctx, a.locks, serving != nil)
+	refused, err := chosen.Acquire(ctx, a.locks, serves)
 	if err == nil && !d.Unkept {
 		err = errors.Join(refused...)
 	}
@@ -80,9 +83,9 @@ func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 		for key := range chosen.Pods {
 			a.locks.Release(key)
 		}
-		return nil, besideServe(serving, err)
+		return nil, besideServe(busy, err)
 	}
-	others := besideServe(serving, errors.Join(refused...))
+	others := besideServe(busy, errors.Join(refused...))
 	if len(chosen.Pods) == 0 {
 		return nil, errors.Join(others, chosen.Err())
 	}

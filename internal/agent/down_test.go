@@ -4,14 +4,47 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/test"
 )
+
+// TestDownBesideAnother: two of them do not wait for each other, and neither ends the other's pods.
+func TestDownBesideAnother(t *testing.T) {
+	onFake(t, func(r *onceTest) {
+		r.mustRun(onceManifest("a", "Always", "web:1"))
+		r.mustRun(onceManifest("b", "Always", "web:1"))
+		other, err := owner.LockRun(r.o.Dirs, owner.Down)
+		test.Must(t, err)
+		defer other.Unlock()
+		has := r.o.newLocks(owner.Down)
+		defer has.Close()
+		_, _, err = has.Acquire(pod.Key{Namespace: "default", Name: "b-n"})
+		test.Must(t, err)
+		down := func(name string) error {
+			_, err := Down(r.ctx, r.o, DownOptions{Pick: func(pods []*v1.Pod) ([]*v1.Pod, error) {
+				return slices.DeleteFunc(pods, func(p *v1.Pod) bool { return p.Name != name }), nil
+			}})
+			return err
+		}
+		if err := down("a-n"); err != nil {
+			t.Error(err)
+		}
+		if err := down("b-n"); !errors.As(err, new(*owner.OwnedError)) {
+			t.Errorf("a pod that the other one has: %v", err)
+		}
+		if there := r.there(); !strings.Contains(there, "b-n") || strings.Contains(there, "a-n") {
+			t.Errorf("there is %s", there)
+		}
+	})
+}
 
 // TestDownSaysWhatItWaitsFor: what a removal waits for is reported after some seconds, and again
 // when it changes. An interrupt ends the wait, even if something hangs.
