@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -32,9 +33,15 @@ func labelAll(ctx context.Context, root *os.File, label []byte) error {
 	// An O_PATH descriptor does not support setting attributes; its path in /proc does, and reaches
 	// the file itself even if that is a symbolic link.
 	set := func(fd int) error {
-		err := unix.Setxattr(FDPath(fd), labelName, label, 0)
-		if errors.Is(err, unix.EOPNOTSUPP) {
-			return nil // as on NFS: its files have the label that the mount gives them
+		has := make([]byte, len(label)+1) // the kernel's ends with a NUL
+		n, err := unix.Getxattr(FDPath(fd), labelName, has)
+		if err == nil && bytes.Equal(bytes.TrimSuffix(has[:n], []byte{0}), label) {
+			return nil // the next start has less to do, also after one that was cut off, and changes no times
+		}
+		err = unix.Setxattr(FDPath(fd), labelName, label, 0)
+		// On NFS files have the label that the mount gives them, and what is mounted read-only keeps its own.
+		if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EROFS) {
+			return nil
 		}
 		return err
 	}

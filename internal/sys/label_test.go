@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -70,6 +71,36 @@ func TestLabelTree(t *testing.T) {
 	}
 	if err := LabelTree(t.Context(), filepath.Join(volume, "none"), someLabel); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what is not there: %v", err)
+	}
+}
+
+// TestLabelTreeAgain: what has the label is left alone, and so are its times; what is mounted read-only keeps what it has.
+func TestLabelTreeAgain(t *testing.T) {
+	t.Parallel()
+	volume, _ := volumeBeside(t)
+	file := filepath.Join(volume, "real", "file")
+	changed := func() (at unix.Timespec) {
+		var st unix.Stat_t
+		if err := unix.Stat(file, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Ctim
+	}
+	if err := LabelTree(t.Context(), volume, someLabel); err != nil {
+		t.Fatal(err)
+	}
+	before := changed()
+	time.Sleep(20 * time.Millisecond) // the clock of files is coarse
+	if err := LabelTree(t.Context(), volume, someLabel); err != nil || changed() != before {
+		t.Errorf("labelled again: %v, %v, before %v", err, changed(), before)
+	}
+	fixed := filepath.Join(t.TempDir(), "fixed")
+	if err := errors.Join(os.Mkdir(fixed, 0o700), Bind(volume, fixed), unix.Mount("", fixed, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")); err != nil {
+		t.Skip("nothing can be mounted:", err)
+	}
+	defer func() { _ = unix.Unmount(fixed, unix.MNT_DETACH) }()
+	if err := LabelTree(t.Context(), fixed, someLabel+",c3"); err != nil || labelOf(t, file) != someLabel {
+		t.Errorf("read-only: %v, %q", err, labelOf(t, file))
 	}
 }
 

@@ -99,8 +99,8 @@ func pageSize(p *v1.Pod, medium v1.StorageMedium) (int64, error) {
 		return size, nil
 	}
 	var found []int64
-	for i := range p.Spec.Containers {
-		for name := range p.Spec.Containers[i].Resources.Requests {
+	for _, c := range pod.AllContainers(p) {
+		for name := range c.Resources.Requests {
 			if size, ok := pod.PageSize(name); ok && !slices.Contains(found, size) {
 				found = append(found, size)
 			}

@@ -170,10 +170,15 @@ func TestPageSize(t *testing.T) {
 	}{
 		{"HugePages-2Mi", nil, "2097152"}, {"HugePages", []v1.ResourceName{"hugepages-1Gi", "cpu"}, "1073741824"},
 		{"HugePages-18446744073709551616", nil, "error"}, {"HugePages-1234567890123456789e999999999", nil, "error"},
-		{"HugePages", nil, "error"}, {"HugePages", []v1.ResourceName{"hugepages-1Gi", "hugepages-2Mi"}, "error"}, {"HugePages-x", nil, "error"},
+		{"HugePages", nil, "error"}, {"HugePages", []v1.ResourceName{"init:hugepages-2Mi"}, "2097152"}, {"HugePages", []v1.ResourceName{"hugepages-1Gi", "hugepages-2Mi"}, "error"}, {"HugePages-x", nil, "error"},
 	} {
 		p := podWith()
 		for _, name := range c.asks {
+			if asked, ok := strings.CutPrefix(string(name), "init:"); ok {
+				p.Spec.InitContainers = append(p.Spec.InitContainers, v1.Container{Resources: v1.ResourceRequirements{
+					Requests: v1.ResourceList{v1.ResourceName(asked): resource.MustParse("1")}}})
+				continue
+			}
 			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{name: resource.MustParse("1")}}})
 		}
 		size, err := pageSize(p, c.medium)

@@ -26,6 +26,9 @@ func (v *Volumes) pin(ctx context.Context, in pod.Inside, i int, file *os.File, 
 		return "", fmt.Errorf("%q cannot be a directory's name", in.Container.Name)
 	}
 	at := v.dirs.Revision(in.Pod.UID).SubPath(m.Name, in.Container.Name, i)
+	if err := ctx.Err(); err != nil { // nobody waits any more, and the pod may be gone
+		return "", err
+	}
 	root, err := v.openPod(in.Pod.UID)
 	if err != nil {
 		return "", err
@@ -56,7 +59,7 @@ func (v *Volumes) pin(ctx context.Context, in pod.Inside, i int, file *os.File, 
 		return "", err
 	}
 	defer target.Close()
-	if err := ctx.Err(); err != nil { // nobody waits any more, and the pod may be gone
+	if err := ctx.Err(); err != nil { // as before
 		return "", err
 	}
 	if hasUsers(in) {

@@ -219,6 +219,9 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 		}
 		own = append(own, pod.Mount{HostPath: s.path, ContainerPath: d.DevicePath, ReadOnly: s.readOnly, Block: true})
 	}
+	if err := ctx.Err(); err != nil { // nobody waits any more, and the pod may be gone
+		return nil, err
+	}
 	root, err := v.openPod(in.Pod.UID)
 	if err != nil {
 		return nil, err
