@@ -316,6 +316,12 @@ func TestSizeLimit(t *testing.T) {
 				return errors.New(asJSON(p.Status))
 			})
 		}
+		n.await("the space of its volume to be given back", func() error {
+			if _, err := os.Stat(n.path("root", "pods", string(n.pod("a-n").UID), "volumes", "kubernetes.io~empty-dir")); !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("it is there: %v", err)
+			}
+			return nil
+		})
 		n.ready("b-n")
 		n.ready("less-n")
 	}

@@ -87,7 +87,7 @@ func (o Options) openOnce(ctx context.Context, as role) (*agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.loop.Rerun, a.loop.LogTries = true, onceLogTries
+	a.loop.Rerun, a.loop.KeepVolumes, a.loop.LogTries = true, true, onceLogTries
 	if a.conn != nil {
 		o.archives().Load(ctx, a.conn.Driver)
 	}

@@ -845,10 +845,10 @@ func TestStopAll(t *testing.T) {
 	})
 }
 
-// endedVolumes records which pods have ended.
+// endedVolumes records which pods have ended, and of which nothing is mounted any more.
 type endedVolumes struct {
 	noVolumes
-	ended *[]pod.UID
+	ended, unmounted *[]pod.UID
 }
 
 func (v endedVolumes) Ended(_ context.Context, uid pod.UID) error {
@@ -856,24 +856,53 @@ func (v endedVolumes) Ended(_ context.Context, uid pod.UID) error {
 	return nil
 }
 
+func (v endedVolumes) Teardown(_ context.Context, uid pod.UID) error {
+	*v.unmounted = append(*v.unmounted, uid)
+	return nil
+}
+
 func (v endedVolumes) Published(uid pod.UID) bool { return !slices.Contains(*v.ended, uid) }
 
-// TestVolumesOfPodsThatEnded: what a completed pod has mounted is released when its sandbox goes, not with its data.
+// emptiedData records of which pods the emptyDir volumes are removed.
+type emptiedData struct {
+	runtime.Data
+	uids *[]pod.UID
+}
+
+func (d emptiedData) RemoveEmptyDirs(_ context.Context, uid pod.UID) error {
+	*d.uids = append(*d.uids, uid)
+	return nil
+}
+
+// TestVolumesOfPodsThatEnded: what a completed pod has mounted is released when its sandbox goes, not with its data, and
+// its emptyDir volumes go, unless a report is to be read from them.
 func TestVolumesOfPodsThatEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := forever()
-		rt.AddImage("a:1", fake.Script{Run: time.Second})
-		var ended []pod.UID
-		h := start(t, rt, func(o *reconcile.Options) { o.Volumes = endedVolumes{ended: &ended} })
-		defer h.stop()
-		h.want(newPod("job", "u1", v1.RestartPolicyNever, "a"), newPod("web", "u2", v1.RestartPolicyAlways, "b"))
-		after(time.Minute)
-		rt.Exit("u2-b-0", 1)
-		after(time.Minute)
-		if len(ended) != 1 || ended[0] != "u1" {
-			t.Errorf("ended: %v", ended)
-		}
-	})
+	for _, keep := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			rt := forever()
+			rt.AddImage("a:1", fake.Script{Run: time.Second})
+			var ended, unmounted, emptied []pod.UID
+			h := start(t, rt, func(o *reconcile.Options) {
+				o.Volumes, o.KeepVolumes = endedVolumes{ended: &ended, unmounted: &unmounted}, keep
+				o.Data = emptiedData{o.Data, &emptied}
+			})
+			defer h.stop()
+			h.want(newPod("job", "u1", v1.RestartPolicyNever, "a"), newPod("web", "u2", v1.RestartPolicyAlways, "b"))
+			after(time.Minute)
+			rt.Exit("u2-b-0", 1)
+			after(time.Minute)
+			released, not := unmounted, ended
+			if keep {
+				released, not = ended, unmounted
+			}
+			if len(released) != 1 || released[0] != "u1" || len(not) > 0 {
+				t.Errorf("keep %v: ended %v, unmounted %v", keep, ended, unmounted)
+			}
+			if slices.Equal(emptied, []pod.UID{"u1"}) == keep {
+				t.Errorf("keep %v: emptyDir volumes of %v are removed", keep, emptied)
+			}
+		})
+	}
 }
 
 // TestStopAllWaitsForNobody: a pod that does not end keeps the critical ones for a minute, not for its day.

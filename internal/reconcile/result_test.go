@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
@@ -100,6 +101,20 @@ func (d filledDisk) RemoveSandbox(ctx context.Context, id string, completed bool
 	return d.Sandboxes.RemoveSandbox(ctx, id, completed)
 }
 
+func (d filledDisk) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {
+	if err := d.full(); err != nil {
+		return err
+	}
+	return d.Sandboxes.CreateSandbox(ctx, p, attempt)
+}
+
+func (d filledDisk) Evict(uid pod.UID, why string) error {
+	if err := d.full(); err != nil {
+		return err
+	}
+	return d.Data.Evict(uid, why)
+}
+
 func (d filledDisk) Interrupt(uid pod.UID) error {
 	if err := d.full(); err != nil {
 		return err
@@ -159,4 +174,57 @@ func TestRemovedFromADiskThatItFills(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestEvictedFromADiskThatItFills: a limit holds also when what exceeds it has left no space to record that.
+func TestEvictedFromADiskThatItFills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
+		rt.ExitOnTerm("a", 0)
+		used, disk := &ledger{}, &fill{free: true}
+		h := start(t, rt, func(o *reconcile.Options) {
+			all := filledDisk{o.Data, o.Containers, o.Sandboxes, disk}
+			o.Data, o.Containers, o.Sandboxes, o.Disk = all, all, all, used
+		})
+		defer h.stop()
+		p := newPod("fills", "u1", v1.RestartPolicyAlways, "a")
+		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse("10")}
+		h.want(p)
+		after(time.Minute)
+		h.wantLiving("u1-a-0")
+		disk.free = false
+		used.set(11, nil)
+		after(5 * time.Minute)
+		h.wantLiving("")
+		h.wantPhase("fills", v1.PodFailed)
+		if s := h.board.get("fills").Status; s.Reason != "Evicted" || !disk.emptied {
+			t.Errorf("%s: %s; its volumes are removed: %v", s.Reason, s.Message, disk.emptied)
+		}
+		if why, err := rt.Evicted("u1"); err != nil || why == "" {
+			t.Errorf("it is not recorded: %q, %v", why, err)
+		}
+	})
+}
+
+// TestReplacedOnADiskThatItFills: an edit of a pod that has filled the disk gives its space back to the new revision.
+func TestReplacedOnADiskThatItFills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
+		rt.ExitOnTerm("a", 0)
+		disk := &fill{free: true}
+		h := start(t, rt, func(o *reconcile.Options) {
+			all := filledDisk{o.Data, o.Containers, o.Sandboxes, disk}
+			o.Data, o.Containers, o.Sandboxes = all, all, all
+		})
+		defer h.stop()
+		h.want(newPod("fills", "u1", v1.RestartPolicyAlways, "a"))
+		after(time.Minute)
+		h.wantLiving("u1-a-0")
+		disk.free = false
+		edited := newPod("fills", "u2", v1.RestartPolicyAlways, "a")
+		edited.Spec.Containers[0].Command = []string{"less"}
+		h.want(edited)
+		after(10 * time.Minute)
+		h.wantLiving("u2-a-0")
+	})
 }

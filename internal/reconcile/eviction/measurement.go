@@ -41,6 +41,7 @@ type Measurement struct {
 	of      *v1.Pod // the pod that the fields below belong to
 	limited bool
 	why     string // why the pod is evicted; "" if it is not
+	unsaved string // why it is, as long as that could not be saved
 	at      time.Time
 	live    bool // an instance of the pod runs
 	running bool // a measurement is in progress
@@ -71,7 +72,7 @@ func (m *Measurement) Cancel() { m.cancel() }
 func (m *Measurement) Reset(p *v1.Pod) {
 	m.cancel()
 	m.of, m.limited, m.cancel = p, p != nil && pod.StorageLimitsOf(p).Any(), func() {}
-	m.why, m.at, m.live, m.running = "", time.Time{}, false, false
+	m.why, m.unsaved, m.at, m.live, m.running = "", "", time.Time{}, false, false
 }
 
 // Start starts a measurement of pod p if the pod has disk limits and a measurement is due.
@@ -86,6 +87,10 @@ func (m *Measurement) Start(ctx context.Context, p *v1.Pod, seen pod.Observed) {
 	var err error
 	if m.why, err = m.data.Evicted(p.UID); err != nil {
 		m.log.Warn("reading whether the pod was evicted failed", "err", err)
+	}
+	if m.why == "" && m.unsaved != "" {
+		m.why = m.unsaved
+		m.save(p.UID)
 	}
 	if m.running || m.why != "" || time.Since(m.at) < measurePeriod {
 		return
@@ -133,9 +138,18 @@ func (m *Measurement) Finished(r Result) {
 	if why == "" {
 		return
 	}
-	if err := m.data.Evict(r.of.UID, why); err != nil {
-		m.log.Warn("saving the pod's eviction failed; retrying", "err", err)
+	m.unsaved = why
+	m.save(r.of.UID)
+}
+
+// save saves that the pod is evicted. It is evicted also if it cannot be saved: it may be what fills the disk.
+func (m *Measurement) save(uid pod.UID) {
+	err := m.data.Evict(uid, m.unsaved)
+	if err == nil {
+		m.unsaved = ""
+		return
 	}
+	m.log.Warn("saving the pod's eviction failed; retrying", "err", err)
 }
 
 // Next returns after what time the pod is to be measured; 0: never.

@@ -75,6 +75,7 @@ type Executor struct {
 	recorder *record.Recorder
 	failures *record.Failures
 	renamed  func(from, to *v1.Pod) // Options.Renamed
+	evicted  func() string          // Options.Evicted
 	creating *timeline.Open         // the last creation of a sandbox; nil if there was none
 	log      *slog.Logger
 }
@@ -86,12 +87,16 @@ type Options struct {
 	Containers runtime.Containers
 	Data       runtime.Data
 	Volumes    Volumes
-	Logs       Logs
+	// KeepVolumes: the emptyDir volumes of a pod that has completed stay until it is removed.
+	KeepVolumes bool
+	Logs        Logs
 	// LogTries is the number of consecutive failed syncs after which an exited instance is reaped
 	// although its log cannot be written. 0: no limit.
 	LogTries int
 	// Removing is called before the logs of a revision are removed. May be nil.
 	Removing func(key pod.Key, uid pod.UID)
+	// Evicted returns why the pod is evicted; "" if it is not.
+	Evicted func() string
 	// Slots and Resources are shared with the other pods.
 	Slots     admission.Slots
 	Resources *admission.Resources
@@ -140,19 +145,20 @@ func New(o Options) *Executor {
 			sandboxes:  o.Sandboxes,
 			containers: o.Containers,
 			data:       o.Data,
-			volumes:    o.Volumes,
-			logs:       o.Logs,
-			logTries:   o.LogTries,
-			removing:   o.Removing,
-			syncs:      o.Syncs,
-			life:       o.Lifecycle,
-			log:        o.Log,
+			volumes:    o.Volumes, keepVolumes: o.KeepVolumes,
+			logs:     o.Logs,
+			logTries: o.LogTries,
+			removing: o.Removing,
+			syncs:    o.Syncs,
+			life:     o.Lifecycle,
+			log:      o.Log,
 		},
 		life:     o.Lifecycle,
 		puller:   o.Puller,
 		recorder: o.Recorder,
 		failures: o.Failures,
 		renamed:  o.Renamed,
+		evicted:  o.Evicted,
 		log:      o.Log,
 	}
 }
@@ -329,8 +335,12 @@ func (e *Executor) removeSandbox(ctx context.Context, s *revision.State, a plan.
 	if a.Lost {
 		return e.failures.Keep(s.Pod, plan.FailureSandbox+a.ID, pod.ReasonKillPod, err)
 	}
-	if err == nil && a.Completed && s.Pod != nil {
+	switch {
+	case err != nil || !a.Completed || s.Pod == nil:
+	case e.remover.keepVolumes:
 		err = e.remover.volumes.Ended(ctx, s.Pod.UID)
+	default:
+		err = e.remover.removeEmptyDirs(ctx, []pod.UID{s.Pod.UID})
 	}
 	if err != nil {
 		e.recorder.Record("", record.Warning, pod.ReasonKillPod, err.Error())

@@ -27,12 +27,14 @@ type remover struct {
 	containers runtime.Containers
 	data       runtime.Data
 	volumes    Volumes
-	logs       Logs
-	logTries   int                            // Options.LogTries
-	removing   func(key pod.Key, uid pod.UID) // Options.Removing
-	syncs      *record.Syncs
-	life       *lifecycle.Lifecycle
-	log        *slog.Logger
+	// keepVolumes is Options.KeepVolumes.
+	keepVolumes bool
+	logs        Logs
+	logTries    int                            // Options.LogTries
+	removing    func(key pod.Key, uid pod.UID) // Options.Removing
+	syncs       *record.Syncs
+	life        *lifecycle.Lifecycle
+	log         *slog.Logger
 }
 
 // farewellLog is how long the rest of the log of a pod that is being terminated for good is
@@ -178,20 +180,19 @@ func (r *remover) saveResult(s *revision.State, uid pod.UID) error {
 	return r.data.SaveResult(uid)
 }
 
-// withSpace performs an action. If that would remove a part of a pod that is not wanted, and cannot because the disk is
-// full, withSpace removes first what the pod has written to its own volumes, and tries again: that may be what fills
-// the disk. Nothing of a pod is removed while anything of it lives.
+// withSpace performs an action. If that would remove a part of a pod that is not wanted, or record what is left of one
+// that is evicted, and cannot because the disk is full, withSpace removes first what the pod has written to its own
+// volumes, and tries again: that may be what fills the disk. Nothing of a pod is removed while anything of it lives.
 func (e *Executor) withSpace(ctx context.Context, s *revision.State, seen pod.Observed, a plan.Action) error {
 	err := e.do(ctx, s, seen, a)
-	if s.Pod != nil || !shortage.OfDisk(err) {
+	if !shortage.OfDisk(err) {
 		return err
 	}
-	switch a.(type) {
-	case plan.Reap, plan.RemoveContainer, plan.RemoveSandbox, plan.RemoveData:
-	default:
+	uids := e.expendable(s, seen, a)
+	if len(uids) == 0 {
 		return err
 	}
-	e.log.Warn("a disk is full: the emptyDir volumes of a pod that is removed go first", "err", err)
+	e.log.Warn("a disk is full: the emptyDir volumes of a pod that ends go first", "err", err)
 	// Should podrun be killed, the pod must not go on without what its init containers have written there. If that
 	// cannot be saved before, it is afterwards.
 	save := func() {
@@ -200,11 +201,49 @@ func (e *Executor) withSpace(ctx context.Context, s *revision.State, seen pod.Ob
 		}
 	}
 	save()
-	if err := e.remover.removeEmptyDirs(ctx, seen.Data); err != nil {
+	if err := e.remover.removeEmptyDirs(ctx, uids); err != nil {
 		return err
 	}
 	save()
 	return e.do(ctx, s, seen, a)
+}
+
+// expendable returns the revisions that have no use any more for their emptyDir volumes, if a is a step towards the end
+// of one: all of a pod that is not wanted, one that another replaces, and one that is evicted.
+func (e *Executor) expendable(s *revision.State, seen pod.Observed, a plan.Action) []pod.UID {
+	var of pod.UID
+	container := func(id string) (uid pod.UID) {
+		for _, c := range seen.Containers {
+			if c.ID == id {
+				uid = c.UID
+			}
+		}
+		return uid
+	}
+	switch a := a.(type) {
+	case plan.Reap:
+		of = container(a.ID)
+	case plan.RemoveContainer:
+		of = container(a.ID)
+	case plan.RemoveSandbox:
+		for _, sandbox := range seen.Sandboxes {
+			if sandbox.ID == a.ID {
+				of = sandbox.UID
+			}
+		}
+	case plan.RemoveData:
+		of = a.UID
+	default:
+		return nil
+	}
+	if s.Pod == nil {
+		return seen.Data
+	}
+	lives := func(c pod.Container) bool { return c.UID == of && c.State == pod.Running }
+	if of == "" || of == s.Pod.UID && e.evicted() == "" || slices.ContainsFunc(seen.Containers, lives) {
+		return nil
+	}
+	return []pod.UID{of}
 }
 
 // removeEmptyDirs removes the emptyDir volumes of revisions of which nothing lives.
