@@ -10,6 +10,7 @@ package directory
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -64,6 +65,24 @@ func HasClaim(dirs layout.Dirs, claim pod.Key) (bool, error) {
 	defer dir.Close()
 	_, err = dir.Stat() // to open it as a path asks no server
 	return true, err
+}
+
+// HasData reports whether there is something in the directory of a claim; of what is no directory, an error. It waits for
+// a file system that does not answer.
+func HasData(dirs layout.Dirs, claim pod.Key) (bool, error) {
+	dir, err := OpenClaim(dirs, claim, unix.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return len(names) > 0, err
 }
 
 // MakeClaim creates the directory of a claim that has none. There is one call at a time for a namespace.

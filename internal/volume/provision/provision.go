@@ -54,6 +54,9 @@ func (p *Provisioner) Bound(
 	case err != nil || !make:
 		return bound, err
 	case bound != nil:
+		if err := p.keepsDirectory(key, bound.Name); err != nil {
+			return nil, err
+		}
 		return bound, bind(p.Dirs, key, bound)
 	}
 	if err := lost(p.Dirs, key); err != nil {
@@ -120,6 +123,23 @@ func (p *Provisioner) wanted(all pod.Objects, key pod.Key, begun bool) (Volume, 
 func isDeleted(claim pod.Key, driver string) error {
 	return fmt.Errorf("the volume of the claim %s is being deleted; if that does not end, run %s again when the driver %s "+
 		"is back: then the pod gets a new volume", claim, Command(claim), driver)
+}
+
+// keepsDirectory returns an error if the claim has data in its directory and had no PersistentVolume before, as when its
+// PersistentVolume comes after the pod has started: a container that starts again would have another volume than the
+// pod's others.
+func (p *Provisioner) keepsDirectory(claim pod.Key, volume string) error {
+	if _, had, err := ReadBinding(p.Dirs, claim); had || err != nil {
+		return err
+	}
+	if err := CheckMounted(p.Dirs, claim); err != nil {
+		return err
+	}
+	if has, err := directory.HasData(p.Dirs, claim); !has || err != nil {
+		return err
+	}
+	return fmt.Errorf("the claim %s has data in %s, and the manifests have the PersistentVolume %q for it now: move the data "+
+		"there and remove the directory, or remove the PersistentVolume", claim, p.Dirs.Claim(claim.Namespace, claim.Name), volume)
 }
 
 // isDirectory reports whether the claim has a directory.

@@ -371,6 +371,28 @@ func TestNotNow(t *testing.T) {
 	}
 }
 
+// TestDirectoryKept: a PersistentVolume that comes when a pod has written to the claim's directory is not taken in its
+// place. One that came before, or whose claim has an empty directory, is.
+func TestDirectoryKept(t *testing.T) {
+	m := newMachine(t)
+	dir := m.dirs.Claim(claim.Namespace, claim.Name)
+	test.Must(t, os.MkdirAll(dir, 0o755))
+	pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: v1.PersistentVolumeSpec{
+		ClaimRef: &v1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name},
+	}}
+	m.objects.Volumes = map[string]*v1.PersistentVolume{"late": pv}
+	test.Must(t, os.WriteFile(dir+"/data", nil, 0o600))
+	m.fails("has data in " + dir)
+	test.Must(t, os.Remove(dir+"/data"))
+	if v, err := m.bound("a"); v != pv || err != nil {
+		t.Errorf("an empty directory: %v, %v", v, err)
+	}
+	test.Must(t, os.WriteFile(dir+"/data", nil, 0o600))
+	if v, err := m.bound("a"); v != pv || err != nil {
+		t.Errorf("it had the volume before: %v, %v", v, err)
+	}
+}
+
 // TestDamaged: a record that cannot be read is no reason to make another volume.
 func TestDamaged(t *testing.T) {
 	m := newMachine(t)
