@@ -197,10 +197,20 @@ func (r *run) pods(ctx context.Context) error {
 	r.printRetained(result)
 	result.Interrupted = result.Interrupted || ctx.Err() != nil
 	r.warnOfLeft(result.Left)
-	if err := errors.Join(reportError, timelineError); err != nil {
-		return err
+	return r.end(result, errors.Join(reportError, timelineError))
+}
+
+// end returns the error of the run. If the pods have failed, that is why, whether or not the report and the timeline
+// could be written.
+func (r *run) end(result result.Result, unwritten error) error {
+	err := r.exit(result)
+	if err == nil {
+		return unwritten
 	}
-	return r.exit(result)
+	if unwritten != nil {
+		cli.Warnf(r.Streams.ErrOut, "%v", unwritten)
+	}
+	return err
 }
 
 // progress prints the progress of a pod, and its logs as they are written.
