@@ -31,12 +31,14 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/activity"
 	"podrun.io/podrun/internal/sys/pipes"
 	"podrun.io/podrun/internal/sys/stdin"
 )
 
 // drainTimeout bounds the wait for output after an exec'd command has exited: a child that the
-// command left behind may keep the output open for ever.
+// command left behind may keep the output open for ever. Time in which output is being written does
+// not count, because whoever reads it may be slow. All other time does: the child may write for ever.
 const drainTimeout = 2 * time.Second
 
 // The shim too waits for the output before it removes a process. removeTime bounds the removal. If
@@ -82,6 +84,7 @@ func (x *Execer) ClosePipes() error { return x.pipes.Close() }
 
 // Exec implements runtime.Execer.
 func (x *Execer) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {
+	caller := ctx
 	ctx, cut := context.WithCancelCause(x.client.Context(ctx))
 	defer cut(nil)
 	process, t, runc, err := x.target(ctx, id)
@@ -91,7 +94,8 @@ func (x *Execer) Exec(ctx context.Context, id string, cmd []string, streams runt
 	if err := x.confined(int(t.Pid())); err != nil {
 		return 0, fmt.Errorf("exec in %s: %w", id, err)
 	}
-	streams.Stdout, streams.Stderr = failingWriter(streams.Stdout, cut), failingWriter(streams.Stderr, cut)
+	output := &output{Writes: activity.Writes{Total: true}, cut: cut}
+	streams.Stdout, streams.Stderr = output.writer(streams.Stdout), output.writer(streams.Stderr)
 	process.Args, process.Terminal = cmd, streams.TTY
 	ended, owned := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(owned) })
@@ -120,16 +124,20 @@ func (x *Execer) Exec(ctx context.Context, id string, cmd []string, streams runt
 	if streams.Stdin == nil && !streams.TTY && runc {
 		creator = withoutStdin(creator)
 	}
-	p, err := t.Exec(ctx, "exec-"+rand.Text(), process, creator)
+	p, err := t.Exec(ctx, "exec-"+rand.Text(), process, output.abandonable(creator))
 	if err != nil {
 		return 0, daemon.Mapped("exec in "+id, err)
 	}
 	code, err := x.follow(ctx, command{id, p, streams, ended, release})
 	limit := removeTime
-	if err == nil && !drain(p.IO()) {
+	exited := err == nil
+	if exited && !output.drain(ctx, p.IO()) {
 		limit = blockedTime
 	}
-	x.remove(ctx, p, id, err == nil, limit)
+	if exited && caller.Err() == nil {
+		err = context.Cause(ctx) // a write has failed meanwhile
+	}
+	x.remove(ctx, p, id, exited, limit)
 	return code, err
 }
 
@@ -190,32 +198,6 @@ func (x *Execer) abandon(p client.Process, id string, why error) {
 	if why != nil {
 		x.log.Debug("exec'd process cannot be removed", "container", id, "err", why)
 	}
-}
-
-// failingWriter returns a writer to w that cancels the command when a write fails: output that is
-// not read would block the command for ever. For a nil w it returns a writer that discards, because
-// a shim needs either all streams or none.
-func failingWriter(w io.Writer, cut context.CancelCauseFunc) io.Writer {
-	if w == nil {
-		return io.Discard
-	}
-	return &cancellingWriter{w, cut}
-}
-
-// cancellingWriter is the writer that failingWriter returns.
-type cancellingWriter struct {
-	w   io.Writer
-	cut context.CancelCauseFunc
-}
-
-// Write never returns an error: the shim, which copies the output too, must not be blocked by a
-// writer that fails.
-func (w *cancellingWriter) Write(p []byte) (int, error) {
-	if _, err := w.w.Write(p); err != nil {
-		w.cut(fmt.Errorf("writing a command's output: %w", err))
-		w.w = io.Discard
-	}
-	return len(p), nil
 }
 
 // target returns the process of the instance's spec, on which a command that is to run in the
@@ -370,20 +352,6 @@ func (e *emptyStdin) Config() cio.Config {
 	c := e.IO.Config()
 	c.Stdin = instance.EmptyStdin
 	return c
-}
-
-// drain waits until all output has been copied. It reports whether that took no longer than
-// drainTimeout.
-func drain(streams cio.IO) bool {
-	done := outputEnd(streams)
-	select {
-	case <-done:
-		return true
-	case <-time.After(drainTimeout):
-		streams.Cancel() // ends the copying, and so the goroutine of outputEnd
-		<-done
-		return false
-	}
 }
 
 // input returns a reader of in that closes ended at the end of in. The shim keeps the process's
