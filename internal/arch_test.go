@@ -103,7 +103,7 @@ var rooms = map[string]room{
 	"internal/cli/logs":                    {imports: "cli cli/printers cli/query status/summary containerlog containerlog/cri plan pod"},
 	"internal/cli/describe":                {imports: "cli cli/printers cli/query status/contents status/plugins status/summary containerlog containerlog/cri event checkpoint/layout manifest pod workload workload/cronjobs workload/jobs workload/revisions"},
 	"internal/cli/progress":                {imports: "cli status/summary pod"},
-	"internal/cli/report":                  {imports: "cli cli/printers status/summary containerlog containerlog/cri checkpoint/layout manifest pod sys volume/directory workload/jobs"},
+	"internal/cli/report":                  {imports: "cli cli/printers status/summary containerlog containerlog/cri checkpoint/layout manifest pod sys sys/activity volume/directory workload/jobs"},
 	"internal/cli/stream":                  {imports: "cli cli/query status/summary containerlog checkpoint/layout pod runtime sys/shortage"},
 	"internal/cli/cp":                      {imports: "cli cli/query pod sys"},
 	"internal/cli/top":                     {imports: "agent/sources checkpoint/layout cgroup cli cli/ask cli/printers oci status/summary sys"},

@@ -103,11 +103,13 @@ func Run(ctx context.Context, o Options) error {
 			Out: r.Streams.Out, ErrOut: r.Streams.ErrOut, Coloured: coloured, Groups: r.Groups,
 			Dirs: r.Agent.Dirs, Log: r.Agent.Log, Began: time.Now(),
 		}
-		defer func() { r.stream.Close(r.Signals.Second()) }()
 	}
+	closeStream := sync.OnceFunc(r.closeStream)
+	defer closeStream()
 	done := make(chan error, 1)
 	go func() {
 		err := r.pods(ctx)
+		closeStream()
 		if writeErr := out.Err(); err == nil && writeErr != nil {
 			err = fmt.Errorf("writing the pods' output: %w", writeErr)
 		}
@@ -149,8 +151,10 @@ type run struct {
 	exitCodeJob string
 	// spans are for Timeline; nil without it.
 	spans *timeline.Recorder
-	// hasResults is true when the results of all pods are known.
-	hasResults atomic.Bool
+	// hasResults is true when the results of all pods are known. An interrupt after that, printingEnds, ends the
+	// printing of logs.
+	hasResults   atomic.Bool
+	printingEnds atomic.Pointer[<-chan struct{}]
 }
 
 // pods runs the pods and reports their results.
@@ -170,11 +174,14 @@ func (r *run) pods(ctx context.Context) error {
 		Begun: r.lines.WatchPulls, Desired: r.desired,
 		Interrupted: func(stops bool) { fmt.Fprintln(r.lines, onInterrupt(stops)) },
 		Finished: func(result result.Result) {
+			r.printingEnds.Store(new(r.Signals.Next(ctx)))
 			r.hasResults.Store(true)
 			reportError = r.Report.ResultsUntil(r.reported(result), r.CleanupTimeout, r.Signals.Next(ctx))
 			timelineError = r.writeTimeline()
 			finish()
-			r.printStream(ctx, result)
+			if r.stream != nil { // a full disk may keep a log from its end
+				r.stream.Wait(result.Pods, r.CleanupTimeout, r.printingEnd())
+			}
 			r.logs.Select(r.reported(result), r.Logs)
 			r.Signals.UntilNext(ctx, r.logs.Print)
 		},
@@ -221,19 +228,20 @@ func (r *run) progress(p *v1.Pod) {
 	}
 }
 
-// printStream prints what is left of the logs of containers that have ended, until the next interrupt.
-func (r *run) printStream(ctx context.Context, result result.Result) {
-	if r.stream == nil {
-		return
+// printingEnd returns a channel that is closed at the interrupt that ends the printing of logs. An earlier one stops
+// the pods: what they write until then is printed.
+func (r *run) printingEnd() <-chan struct{} {
+	if next := r.printingEnds.Load(); next != nil {
+		return *next
 	}
-	stop := make(chan struct{})
-	timer := time.AfterFunc(r.CleanupTimeout, func() { close(stop) }) // a full disk may keep a log from its end
-	defer timer.Stop()
-	r.Signals.UntilNext(ctx, func() {
-		for _, p := range result.Pods {
-			r.stream.Wait(p, stop)
-		}
-	})
+	return r.Signals.Second()
+}
+
+// closeStream ends the printing of logs as they are written.
+func (r *run) closeStream() {
+	if r.stream != nil {
+		r.stream.Close(r.printingEnd())
+	}
 }
 
 // removing is called before the logs of a pod are removed.
@@ -241,7 +249,7 @@ func (r *run) removing(key pod.Key, uid pod.UID) {
 	r.logs.Keep(key, uid)
 	r.Report.Removing(key, uid)
 	if r.stream != nil {
-		r.stream.Removing(key, uid)
+		r.stream.Removing(key, uid, r.printingEnd())
 	}
 }
 

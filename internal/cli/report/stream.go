@@ -3,10 +3,15 @@ package report
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"math"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,6 +23,7 @@ import (
 	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
+	"podrun.io/podrun/internal/sys/activity"
 )
 
 // Stream prints the logs of the containers of a run as they are written: each line at once, after
@@ -43,8 +49,12 @@ type Stream struct {
 
 // streamReader reads the log of one instance.
 type streamReader struct {
+	name   string
 	cancel context.CancelFunc
-	done   chan struct{} // closed when all of the log is printed
+	done   chan struct{} // closed when nothing more of the log is printed
+	writes activity.Writes
+	// ends is set if all of the log is to be printed: its container has ended. all is set if it has been.
+	ends, all atomic.Bool
 }
 
 // Follow prints the logs of the instances of p from now on, those that have ended included.
@@ -106,90 +116,107 @@ func (s *Stream) follow(i pod.Instance, name string, started time.Time) {
 		label = printers.Colour(name+" |", s.colours[name]) + " "
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &streamReader{cancel: cancel, done: make(chan struct{})}
+	r := &streamReader{name: name, cancel: cancel, done: make(chan struct{})}
 	s.readers[i] = r
-	go s.read(ctx, r, i, [2]string{name, label}, o)
+	go s.read(ctx, r, i, label, o)
 }
 
-// read prints the log of an instance. name has the instance's name, and what precedes its lines.
-func (s *Stream) read(ctx context.Context, r *streamReader, i pod.Instance, name [2]string, o cri.ReadOptions) {
+// read prints the log of an instance. label precedes its lines.
+func (s *Stream) read(ctx context.Context, r *streamReader, i pod.Instance, label string, o cri.ReadOptions) {
 	defer close(r.done)
 	defer r.cancel()
-	out := &streamWriter{stream: s, to: s.Out, name: name[0], label: name[1]}
-	errOut := &streamWriter{stream: s, to: s.ErrOut, name: name[0], label: name[1]}
+	out := &streamWriter{stream: s, to: s.Out, name: r.name, label: label}
+	errOut := &streamWriter{stream: s, to: s.ErrOut, name: r.name, label: label}
 	if s.Groups.enabled() {
 		errOut.to = s.Out // the marks of groups are there
 	}
 	reader := containerlog.Reader{Dirs: s.Dirs, Warn: func(err error) {
-		s.Log.Debug("the newest lines of a container log may be missing", "container", name[0], "err", err)
+		s.Log.Debug("the newest lines of a container log may be missing", "container", r.name, "err", err)
 	}}
-	if err := reader.Read(ctx, i, o, cli.ForTerminal(out), cli.ForTerminal(errOut)); err != nil && ctx.Err() == nil {
-		s.Log.Debug("reading container log failed", "container", name[0], "err", err)
+	err := reader.Read(ctx, i, o, r.writes.Writer(cli.ForTerminal(out)), r.writes.Writer(cli.ForTerminal(errOut)))
+	if err != nil && ctx.Err() == nil {
+		s.Log.Debug("reading container log failed", "container", r.name, "err", err)
 	}
+	defer r.writes.Begin()()
 	out.end()
 	errOut.end()
-	s.endGroup(name[0])
+	s.endGroup(r.name)
+	r.all.Store(err == nil || errors.Is(err, fs.ErrNotExist)) // without output there is no log
 }
 
-// Wait waits until everything that the ended containers of p have written is printed, or until
-// stop is closed.
-func (s *Stream) Wait(p *v1.Pod, stop <-chan struct{}) {
-	running := map[string]bool{}
-	for _, c := range allStatuses(p) {
-		running[c.Name] = c.State.Running != nil
-	}
-	s.wait(stop, func(i pod.Instance) bool {
-		return i.Key == pod.KeyOf(p) && i.UID == p.UID && !running[i.Container]
+// Wait waits until everything that the ended containers of pods have written is printed. It gives up when stop is
+// closed, or when nothing has been written for a time: the end of a log may not come. A slow reader is waited for.
+func (s *Stream) Wait(pods []*v1.Pod, quiet time.Duration, stop <-chan struct{}) {
+	s.wait(quiet, stop, func(i pod.Instance) bool {
+		return slices.ContainsFunc(pods, func(p *v1.Pod) bool {
+			return i.Key == pod.KeyOf(p) && i.UID == p.UID && !slices.ContainsFunc(allStatuses(p),
+				func(c v1.ContainerStatus) bool { return c.Name == i.Container && c.State.Running != nil })
+		})
 	})
 }
 
-// removalDelay is how long the removal of a log waits until it is printed.
-const removalDelay = 5 * time.Second
+// The removal of a log waits until it is printed, but only removalDelay without a write; the end of the run closeDelay.
+const (
+	removalDelay = 5 * time.Second
+	closeDelay   = time.Second
+)
 
-// Removing waits until the logs of a pod, whose containers have ended, are printed. It is called before they
-// are removed.
-func (s *Stream) Removing(key pod.Key, uid pod.UID) {
-	stop := make(chan struct{})
-	timer := time.AfterFunc(removalDelay, func() { close(stop) })
-	defer timer.Stop()
-	s.wait(stop, func(i pod.Instance) bool { return i.Key == key && i.UID == uid })
+// Removing waits until the logs of a pod, whose containers have ended, are printed, or stop is closed. It is called
+// before they are removed.
+func (s *Stream) Removing(key pod.Key, uid pod.UID, stop <-chan struct{}) {
+	s.wait(removalDelay, stop, func(i pod.Instance) bool { return i.Key == key && i.UID == uid })
 }
 
-func (s *Stream) wait(stop <-chan struct{}, which func(pod.Instance) bool) {
-	s.mu.Lock()
+// wait waits for the readers of logs that end.
+func (s *Stream) wait(quiet time.Duration, stop <-chan struct{}, which func(pod.Instance) bool) {
 	var all []*streamReader
-	for i, r := range s.readers {
+	s.each(func(i pod.Instance, r *streamReader) {
 		if which(i) {
+			r.ends.Store(true)
+			r.writes.Restart()
 			all = append(all, r)
 		}
-	}
-	s.mu.Unlock()
+	})
 	for _, r := range all {
-		select {
-		case <-r.done:
-		case <-stop:
-			return
-		}
+		r.writes.Await(r.done, stop, quiet)
 	}
 }
 
-// Close ends the printing of what still runs. It waits for readers that are writing, unless hurry is closed.
-func (s *Stream) Close(hurry <-chan struct{}) {
+func (s *Stream) each(do func(pod.Instance, *streamReader)) {
 	s.mu.Lock()
-	for _, r := range s.readers {
+	defer s.mu.Unlock()
+	for i, r := range s.readers {
+		do(i, r)
+	}
+}
+
+// Close ends the printing of what still runs, and names the logs whose end is not printed. It waits for readers that
+// are writing until shortly after stop is closed.
+func (s *Stream) Close(stop <-chan struct{}) {
+	var all []*streamReader
+	s.each(func(_ pod.Instance, r *streamReader) {
+		if all = append(all, r); !r.ends.Load() {
+			r.cancel()
+		}
+		r.writes.Restart()
+	})
+	untilStop := func(do func(*streamReader)) {
+		_, _ = within(func() error {
+			for _, r := range all {
+				do(r)
+			}
+			return nil
+		}, math.MaxInt64, stop)
+	}
+	untilStop(func(r *streamReader) {
+		r.writes.Await(r.done, nil, closeDelay)
 		r.cancel()
-	}
-	s.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.wait(nil, func(pod.Instance) bool { return true })
-	}()
-	select {
-	case <-done:
-	case <-hurry:
-	case <-time.After(time.Second): // nobody reads the output
-	}
+	})
+	untilStop(func(r *streamReader) {
+		if r.ends.Load() && !r.all.Load() {
+			cli.Warnf(s.ErrOut, "the end of the log of %s is missing here", r.name)
+		}
+	})
 }
 
 // endGroup ends the group of a container's lines if it is the current one.

@@ -58,7 +58,7 @@ func TestStream(t *testing.T) {
 		must(t, err)
 		must(t, shim.Close())
 		p.Status.ContainerStatuses[0].State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.Now()}}
-		s.Wait(p, nil)
+		s.Wait([]*v1.Pod{p}, time.Minute, nil)
 		s.Close(nil)
 		cancel()
 		tailing.Wait()
@@ -100,11 +100,86 @@ func TestStreamOfTheFirstSecond(t *testing.T) {
 		must(t, os.WriteFile(log, []byte("2026-01-02T03:04:05.800000000Z stdout F before\n"+
 			"2026-01-02T03:04:05.950000000Z stdout F said\n"), 0o640))
 		s.Follow(p)
-		s.Wait(p, nil)
+		s.Wait([]*v1.Pod{p}, time.Minute, nil)
 		s.Close(nil)
 		if got, want := out.String(), "job/c | said\n"; got != want {
 			t.Errorf("%d restarts: got %q, want %q", c.restarts, got, want)
 		}
+	}
+}
+
+// slowWriter is a buffer, every write to which takes a time.
+type slowWriter struct {
+	test.Buffer
+	delay time.Duration
+}
+
+func (w *slowWriter) Write(text []byte) (int, error) {
+	time.Sleep(w.delay)
+	return w.Buffer.Write(text)
+}
+
+// TestStreamOfSlowReader: a slow reader gets the whole log of what has ended, however long that takes; at the next
+// interrupt it does not, and a warning says so. A log that does not end is waited for while something is written only.
+func TestStreamOfSlowReader(t *testing.T) {
+	t.Parallel()
+	const warning = "warning: the end of the log of job/c is missing here\n"
+	for name, c := range map[string]struct {
+		write time.Duration
+		quiet time.Duration
+		ends  bool // the container writes no more
+		stop  time.Duration
+		whole bool
+		most  time.Duration
+	}{
+		"slow":         {100 * time.Millisecond, 50 * time.Millisecond, true, time.Hour, true, time.Minute},
+		"interrupted":  {time.Hour, 50 * time.Millisecond, true, 100 * time.Millisecond, false, 5 * time.Second},
+		"does not end": {0, 50 * time.Millisecond, false, time.Hour, true, 20 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dirs := layout.Dirs{Root: t.TempDir(), Run: t.TempDir(), Log: t.TempDir()}
+			out, errOut := &slowWriter{delay: c.write}, &test.Buffer{}
+			s := &Stream{Out: out, ErrOut: errOut, Dirs: dirs, Log: slog.New(slog.DiscardHandler), Began: time.Now()}
+			p := ofManifest(notDonePod("job", v1.ContainerStatus{
+				ContainerID: "containerd://id", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+					ContainerID: "containerd://id", StartedAt: metav1.Now(), FinishedAt: metav1.Now(),
+				}},
+			}), "a.yaml")
+			log := dirs.ContainerLog(pod.KeyOf(p), p.UID, "c", 0)
+			must(t, os.MkdirAll(filepath.Dir(log), 0o755))
+			const lines = 10_000 // more than ten writes
+			line := time.Now().Add(time.Minute).UTC().Format("2006-01-02T15:04:05.000000000Z") + " stdout F 0123456789012345678901234567890123456789\n"
+			must(t, os.WriteFile(log, []byte(strings.Repeat(line, lines)), 0o640))
+			if !c.ends {
+				raw := dirs.Revision(p.UID).RawLog("c", "id")
+				must(t, os.MkdirAll(raw, 0o755))
+				shim, err := os.OpenFile(filepath.Join(raw, "stdout.raw"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+				must(t, err)
+				defer shim.Close()
+			}
+			stop := make(chan struct{})
+			timer := time.AfterFunc(c.stop, func() { close(stop) })
+			defer timer.Stop()
+			began := time.Now()
+			s.Follow(p)
+			s.Wait([]*v1.Pod{p}, c.quiet, stop)
+			s.Removing(pod.KeyOf(p), p.UID, stop)
+			s.Close(stop)
+			if after := time.Since(began); after > c.most {
+				t.Errorf("it took %s", after)
+			}
+			if n := strings.Count(out.String(), "\n"); (n == lines) != c.whole {
+				t.Errorf("%d lines of %d are printed", n, lines)
+			}
+			want := warning
+			if c.whole && c.ends {
+				want = ""
+			}
+			if got := errOut.String(); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
 	}
 }
 
