@@ -175,3 +175,22 @@ func TestExecWhenTheShimDies(t *testing.T) {
 		})
 	}
 }
+
+// lateFailure is a writer that fails after the command has exited, and the wait for its output would be over.
+type lateFailure struct{}
+
+func (lateFailure) Write([]byte) (int, error) {
+	time.Sleep(4 * time.Second)
+	return 0, syscall.ENOSPC
+}
+
+// TestExecWriteFailsLate: a write that fails when the command has exited is the error of the exec.
+func TestExecWriteFailsLate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, daemontest.Embedded(t), "sleep 1000")
+	c := r.run(t)
+	_, err := r.Exec(t.Context(), c.ID, []string{"echo", "x"}, runtime.ExecIO{Stdout: lateFailure{}})
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("error %v", err)
+	}
+}
