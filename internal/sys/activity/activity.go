@@ -84,6 +84,13 @@ func (w *Writes) Await(done, stop <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
+// Running reports whether a write is in progress.
+func (w *Writes) Running() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.running > 0
+}
+
 func (w *Writes) pause() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -134,8 +134,8 @@ func (x *Execer) Exec(ctx context.Context, id string, cmd []string, streams runt
 	if exited && !output.drain(ctx, p.IO()) {
 		limit = blockedTime
 	}
-	if exited && caller.Err() == nil {
-		err = context.Cause(ctx) // a write has failed meanwhile
+	if exited && (caller.Err() == nil || output.lost) {
+		err = context.Cause(ctx) // a write has failed meanwhile, or was cut off
 	}
 	x.remove(ctx, p, id, exited, limit)
 	return code, err

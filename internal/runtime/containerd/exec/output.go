@@ -19,6 +19,8 @@ type output struct {
 	cut context.CancelCauseFunc
 	// abandoned is closed when nothing waits any longer for the write in progress.
 	abandoned chan struct{}
+	// lost is set if drain gave up during a write, so that the end of the output is lost.
+	lost bool
 }
 
 // writer returns a writer to w that cuts the command off when a write fails: output that is not read would block the
@@ -53,6 +55,7 @@ func (o *output) drain(ctx context.Context, streams cio.IO) bool {
 	if o.Await(done, ctx.Done(), drainTimeout) {
 		return true
 	}
+	o.lost = o.Running()
 	streams.Cancel() // ends the copying, and so the goroutine of outputEnd
 	select {
 	case <-done:

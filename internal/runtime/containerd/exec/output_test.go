@@ -86,6 +86,9 @@ func TestDrain(t *testing.T) {
 				if got := o.drain(ctx, all); got != c.want && c.cause != full {
 					t.Errorf("all output is copied: %t", got)
 				}
+				if lost := errors.Is(c.cause, context.DeadlineExceeded); o.lost != lost {
+					t.Errorf("output is lost: %t, want %t", o.lost, lost)
+				}
 				all.Wait()
 				if after := time.Since(began); after > c.most {
 					t.Errorf("it took %s", after)
