@@ -266,6 +266,7 @@ var only = map[string]string{
 	"github.com/vishvananda/":                          "internal/network internal/network/bridge internal/network/portmap internal/network/netdev internal/network/nettest internal/network/nft",
 	"github.com/containernetworking/":                  "internal/network/cni",
 	"github.com/google/nftables":                       "internal/network/bridge internal/network/firewall internal/network/portmap internal/network/nft internal/network/records internal/network/nettest",
+	"github.com/mdlayher/":                             "internal/network/nft",
 	"github.com/google/go-containerregistry/":          "internal/test/testimage hack/bench",
 	"github.com/containerd/containerd/v2/core/remotes": "internal/runtime/containerd/images/pull internal/image internal/image/registryhosts internal/embedded/transfer",
 }

@@ -144,7 +144,7 @@ func (f fenceTable) advertise(c *nftables.Conn, ports []fenced) {
 // publishFence creates or replaces the bridge's fence. Ports that are not among ports are not
 // fenced.
 func publishFence(bridge string, ports []fenced) error {
-	c, err := nftables.New()
+	c, err := nft.New()
 	if err != nil {
 		return err
 	}
@@ -266,7 +266,7 @@ func is(in *nftables.Set, not bool) expr.Any {
 // addFence adds a port to the bridge's fence, in a fraction of the time that publishFence needs. It
 // fails if the fence does not exist.
 func addFence(bridge string, p fenced) error {
-	c, err := nftables.New()
+	c, err := nft.New()
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func installRules(dir *records.Dir, bridge string, subnets []netip.Prefix, open 
 }
 
 func installTables(dir *records.Dir, bridge string, subnets []netip.Prefix, open bool) error {
-	c, err := nftables.New()
+	c, err := nft.New()
 	if err != nil {
 		return err
 	}

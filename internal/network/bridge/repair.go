@@ -282,7 +282,7 @@ func (r *rules) missing(rec records.Record) ([]string, error) {
 // that lack the bridge's rules. If the kernel has no nftables, there is nothing to restore. whole says that all
 // that could lack was read.
 func (r *rules) lacking(rec records.Record, wanted, needless []*nftables.Table) (names []string, whole bool) {
-	c, err := nftables.New()
+	c, err := nft.New()
 	var chains []*nftables.Chain
 	if err == nil {
 		chains, err = c.ListChains()

@@ -30,7 +30,7 @@ const (
 // accepts: it adds rules to iptables' chains, as iptables itself would write them, unless they are there.
 // It does not change any other firewall: its error then says which rules are needed.
 func Accept(bridge string) error {
-	c, err := nftables.New()
+	c, err := nft.New()
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func equal(a, b expr.Any) bool {
 
 // Remove removes the rules that Accept added.
 func Remove(bridge string) error {
-	c, err := nftables.New()
+	c, err := nft.New()
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
 // Package nft has what podrun's nftables rules share: the two address families, expressions that match packets by
-// subnet, link and connection, the generation of all rules, and the numbers of tables.
+// subnet, link and connection, the generation of all rules, the numbers of tables, and the connections to the kernel.
 //
 // It installs nothing: packages bridge, portmap and firewall own their rules. It removes whole tables for them.
 //
@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -87,10 +88,23 @@ func TableNames(tables []*nftables.Table) string {
 	return strings.Join(names, ", ")
 }
 
+// buffer is how many bytes a transaction and the kernel's answers to it may have: it answers each rule, and the answers
+// wait until all are sent. A bridge's fence has two rules for each of at most 1,023 pods.
+const buffer = 8 << 20
+
+// New returns a connection for transactions of any length that podrun needs. Who may not have such buffers, as in a user
+// namespace, has what the kernel allows, which is enough for fewer pods.
+func New() (*nftables.Conn, error) {
+	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
+		_, _ = c.SetReadBuffer(buffer), c.SetWriteBuffer(buffer)
+		return nil
+	}))
+}
+
 // RemoveTables removes those of the machine's tables for which which returns true. It is one transaction, because the
 // kernel waits for all processors at the end of each.
 func RemoveTables(which func(*nftables.Table) bool) error {
-	c, err := nftables.New()
+	c, err := New()
 	if err != nil {
 		return err
 	}

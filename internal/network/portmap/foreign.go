@@ -36,7 +36,7 @@ func (t *Ports) foreign(ports []pod.HostPort) (left string, err error) {
 	if err != nil {
 		return "", err
 	}
-	c, err := nftables.New()
+	c, err := nft.New()
 	if err != nil {
 		return "", err
 	}

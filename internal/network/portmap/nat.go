@@ -34,7 +34,7 @@ func Table(bridge string) string { return bridge + "-ports" }
 // publishPorts, because the kernel does not have to wait until the replaced objects are unused. It
 // fails if the tables do not exist or have other targets for these ports.
 func addPorts(bridge string, ports []forwarding) error {
-	c, err := nftables.New()
+	c, err := nft.New()
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func addPorts(bridge string, ports []forwarding) error {
 // publishPorts replaces the contents of the bridge's tables of host ports; without ports it removes
 // the tables. It is one transaction, and existing connections continue.
 func publishPorts(bridge string, subnets []netip.Prefix, ports []forwarding) error {
-	c, err := nftables.New()
+	c, err := nft.New()
 	if err != nil {
 		return err
 	}
