@@ -158,7 +158,7 @@ func publishFence(bridge string, ports []fenced) error {
 	c.AddTable(f.table)
 	elements := f.sets(ports)
 	for _, set := range []*nftables.Set{f.ports, f.macs, f.addrs, f.addrs6} {
-		if err := c.AddSet(set, elements[set]); err != nil {
+		if err := nft.AddSet(c, set, elements[set]); err != nil {
 			return err
 		}
 	}
@@ -275,7 +275,7 @@ func addFence(bridge string, p fenced) error {
 		return err
 	}
 	for set, elements := range f.sets([]fenced{p}) {
-		if err := c.SetAddElements(set, elements); err != nil {
+		if err := nft.AddElements(c, set, elements); err != nil {
 			return err
 		}
 	}

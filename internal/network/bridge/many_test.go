@@ -2,24 +2,30 @@ package bridge
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"podrun.io/podrun/internal/network/nettest"
+	"podrun.io/podrun/internal/network/records"
+	"podrun.io/podrun/internal/test"
 )
 
 // TestManyPods: the rules for many pods are installed at once, also after others have removed them.
 func TestManyPods(t *testing.T) {
-	const pods = 300
+	const pods = 1023 // the kernel gives a bridge no more ports (BR_MAX_PORTS)
 	m := newReloaded(t)
 	m.pod("pod")
 	rec, err := m.br.records.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range pods - 1 {
-		if _, err := m.br.addresses.allocate(rec, fmt.Sprint(i)); err != nil {
-			t.Fatal(err)
+	test.Must(t, err)
+	ips := filepath.Join(m.br.records.Path, records.AddressDir)
+	held, err := m.br.addresses.owners()
+	test.Must(t, err)
+	for addr, i := gatewayOf(rec.Subnet).Next(), len(held); i < pods; addr = addr.Next() {
+		if _, taken := held[addr]; !taken {
+			test.Must(t, os.Symlink(fmt.Sprint("pod", i), filepath.Join(ips, addr.String())))
+			i++
 		}
 	}
 	nettest.In(t, m.host, m.br.Repair)
@@ -34,6 +40,12 @@ func TestManyPods(t *testing.T) {
 	for _, line := range m.rules() {
 		if strings.Contains(line, "icmpv6 taddr") || strings.Contains(line, "@th,64,128") {
 			advertised++
+		}
+	}
+	for set, want := range map[string]int{"ports": pods, "hardware-addresses": pods, "addresses": pods, "addresses6": 2 * pods} {
+		got := strings.Count(command(t, m.host, "nft list set bridge "+rec.Bridge+" "+set), `"pr`)
+		if got != want {
+			t.Errorf("set %s has %d elements, want %d", set, got, want)
 		}
 	}
 	if advertised != 2*pods { // the pod's own address and that of its link

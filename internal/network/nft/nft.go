@@ -1,5 +1,6 @@
 // Package nft has what podrun's nftables rules share: the two address families, expressions that match packets by
-// subnet, link and connection, the generation of all rules, the numbers of tables, and the connections to the kernel.
+// subnet, link and connection, the generation of all rules, the numbers of tables, and how the kernel is given rules of
+// any number.
 //
 // It installs nothing: packages bridge, portmap and firewall own their rules. It removes whole tables for them.
 //
@@ -99,6 +100,28 @@ func New() (*nftables.Conn, error) {
 		_, _ = c.SetReadBuffer(buffer), c.SetWriteBuffer(buffer)
 		return nil
 	}))
+}
+
+// chunk is how many elements of a set one message has. They are one attribute of it, of at most 64 KiB: the library does
+// not notice a longer one, of which the kernel takes the beginning alone. An element has at most some 90 bytes.
+const chunk = 256
+
+// AddSet adds a set or a map with any number of elements.
+func AddSet(c *nftables.Conn, set *nftables.Set, elements []nftables.SetElement) error {
+	if err := c.AddSet(set, nil); err != nil {
+		return err
+	}
+	return AddElements(c, set, elements)
+}
+
+// AddElements adds any number of elements to a set or a map.
+func AddElements(c *nftables.Conn, set *nftables.Set, elements []nftables.SetElement) error {
+	for some := range slices.Chunk(elements, chunk) {
+		if err := c.SetAddElements(set, some); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // RemoveTables removes those of the machine's tables for which which returns true. It is one transaction, because the

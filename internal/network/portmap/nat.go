@@ -44,10 +44,7 @@ func addPorts(bridge string, ports []forwarding) error {
 			return err
 		}
 		for set, elements := range map[*nftables.Set][]nftables.SetElement{m.one: m.inOne, m.all: m.in} {
-			if len(elements) == 0 {
-				continue
-			}
-			if err := c.SetAddElements(set, elements); err != nil {
+			if err := nft.AddElements(c, set, elements); err != nil {
 				return err
 			}
 		}
@@ -146,10 +143,10 @@ func newPortMap(bridge string, f nft.Family, ports []forwarding) (portMap, error
 // addForwarding adds the rules that translate the destination of packets for the machine's host
 // ports: of incoming packets and of those of the machine's own processes.
 func (m portMap) addForwarding(c *nftables.Conn) error {
-	if err := c.AddSet(m.one, m.inOne); err != nil {
+	if err := nft.AddSet(c, m.one, m.inOne); err != nil {
 		return err
 	}
-	if err := c.AddSet(m.all, m.in); err != nil {
+	if err := nft.AddSet(c, m.all, m.in); err != nil {
 		return err
 	}
 	ports := c.AddChain(&nftables.Chain{Name: "ports", Table: m.table})
