@@ -2,11 +2,15 @@ package portmap
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/network/nettest"
+	"podrun.io/podrun/internal/pod"
 )
 
 // TestAddressesAreAskedOnce: for all flows to an address the kernel is asked once whether that is the machine's.
@@ -38,4 +42,23 @@ func TestAddressesAreAskedOnce(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestFlowsCannotBeForgotten: where the kernel does not let podrun end flows, as without nf_conntrack_netlink, pods have
+// their host ports all the same, and a warning says it once.
+func TestFlowsCannotBeForgotten(t *testing.T) {
+	host, ports, log := newMachine(t)
+	ports.forget = func(_, _ []forwarding) error { return unix.EINVAL }
+	for i, id := range []string{"a", "b"} {
+		port := pod.HostPort{Protocol: v1.ProtocolUDP, Port: uint16(5300 + i), ContainerPort: 53}
+		nettest.In(t, host, func() error { return ports.Reserve(id, recordWith(id, byte(2+i), port)) })
+	}
+	nettest.In(t, host, ports.Repair)
+	nettest.In(t, host, func() error { return ports.Release("a") })
+	if ports.Has("a") || !ports.Has("b") {
+		t.Error("not the ports of b alone are reserved")
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+		t.Errorf("warned %d times: %s", n, log)
+	}
 }

@@ -109,10 +109,13 @@ type Ports struct {
 	records *records.Dir
 	// unrouted limits the warning that host ports do not answer on the loopback to one per process.
 	unrouted sync.Once
+	// forget is forgetFlows. unforgotten limits the warning that it fails to one per process.
+	forget      func(ports, ended []forwarding) error
+	unforgotten sync.Once
 }
 
 // New returns the host ports that are recorded in dir.
-func New(dir *records.Dir) *Ports { return &Ports{records: dir} }
+func New(dir *records.Dir) *Ports { return &Ports{records: dir, forget: forgetFlows} }
 
 // Reserve records c's ports for id and forwards them. It returns a *PortInUseError if one of them is
 // in use. If they cannot be forwarded, id has none. The caller holds the lock.

@@ -53,8 +53,11 @@ func (t *Ports) publish(held map[string]Record, c change) error {
 	for _, h := range c.ended {
 		former = append(former, forwardings(h)...)
 	}
-	if err := forgetFlows(changed, former); err != nil {
-		return err
+	if err := t.forget(changed, former); err != nil { // the ports lead where they should, for whoever begins anew
+		t.unforgotten.Do(func() {
+			t.records.Log.Warn("flows of UDP and SCTP to host ports go on at the pods that they began with, also when those "+
+				"have ended: the kernel does not let podrun end them, as without nf_conntrack_netlink", "err", err)
+		})
 	}
 	local := slices.ContainsFunc(all, forwarding.isLocal)
 	if err := routeLocal(rec.Bridge, local); err != nil && local {
