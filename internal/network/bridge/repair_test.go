@@ -81,6 +81,7 @@ func TestFlushedRulesReturnWithAPod(t *testing.T) {
 		"all":                 {"", "nft flush ruleset"},
 		"all, and a firewall": {docker, "nft flush ruleset; iptables-nft -P FORWARD DROP"},
 		"iptables'":           {"iptables-nft -P FORWARD DROP", "iptables-nft -F"},
+		"iptables' by Docker": {docker, "iptables-nft -F"},
 		"Docker starts":       {"", docker},
 	} {
 		t.Run(name, func(t *testing.T) {

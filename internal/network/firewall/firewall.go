@@ -80,7 +80,7 @@ func missing(c *nftables.Conn, chains []*nftables.Chain, bridge string) (rules [
 		if chain.Table.Family != nftables.TableFamilyINet &&
 			chain.Table.Name == iptablesTable &&
 			chain.Name == forwardChain {
-			lacking, err := missingIn(c, bestChain(chains, chain), bridge)
+			lacking, err := missingIn(c, bestChain(c, chains, chain), bridge)
 			rules, errs = append(rules, lacking...), append(errs, err)
 			continue
 		}
@@ -142,15 +142,27 @@ func dropsAll(r *nftables.Rule) bool {
 	return false
 }
 
-// bestChain returns Docker's chain for users' rules if there is one, because Docker evaluates it
-// before its own rules; else forward.
-func bestChain(all []*nftables.Chain, forward *nftables.Chain) *nftables.Chain {
-	for _, c := range all {
-		if c.Name == dockerChain && c.Table.Name == forward.Table.Name && c.Table.Family == forward.Table.Family {
-			return c
+// bestChain returns Docker's chain for users' rules if packets get there, because Docker evaluates it before its own
+// rules; else forward: what flushes all rules leaves Docker's chains, and nothing that leads to them.
+func bestChain(c *nftables.Conn, all []*nftables.Chain, forward *nftables.Chain) *nftables.Chain {
+	for _, docker := range all {
+		if docker.Name == dockerChain && docker.Table.Name == forward.Table.Name &&
+			docker.Table.Family == forward.Table.Family && leadsTo(c, forward, docker.Name) {
+			return docker
 		}
 	}
 	return forward
+}
+
+// leadsTo reports whether a rule of the chain jumps or goes to another one, also if its rules cannot be read.
+func leadsTo(c *nftables.Conn, chain *nftables.Chain, other string) bool {
+	rules, err := rulesOf(c, chain)
+	return err != nil || slices.ContainsFunc(rules, func(r *nftables.Rule) bool {
+		return slices.ContainsFunc(r.Exprs, func(e expr.Any) bool {
+			v, ok := e.(*expr.Verdict)
+			return ok && v.Chain == other
+		})
+	})
 }
 
 // missingIn returns the rules that the chain needs to accept packets from the bridge and to it, without those that it
