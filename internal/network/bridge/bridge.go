@@ -275,11 +275,7 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec records.Record) (records.Re
 	if err := b.removeOrphanBridges(outside, rec.Bridge); err != nil {
 		return rec, 0, err
 	}
-	boot, err := b.records.Boot()
-	if err != nil {
-		return rec, 0, err
-	}
-	rec, err = choose(outside, rec, b.identity.run, boot)
+	rec, err := b.choose(outside, rec)
 	if err != nil {
 		return rec, 0, err
 	}

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,25 @@ func TestChangedNetwork(t *testing.T) {
 				f.works(t)
 			})
 		}
+	}
+}
+
+// TestSubnetOfRunningPodsIsKept: a bridge that returns after a route to its subnet has come, as of a VPN, has the subnet
+// of the pods that run.
+func TestSubnetOfRunningPodsIsKept(t *testing.T) {
+	f := newFlushed(t)
+	rec, err := f.br.records.Load()
+	test.Must(t, err)
+	route := netip.PrefixFrom(rec.Subnet.Addr(), rec.Subnet.Bits()-2).Masked()
+	command(t, f.host, "ip route add "+route.String()+" via 192.0.2.1; ip link del "+rec.Bridge)
+	nettest.In(t, f.host, f.br.Repair)
+	now, err := f.br.records.Load()
+	if test.Must(t, err); now.Subnet != rec.Subnet {
+		t.Errorf("subnet %s, want %s", now.Subnet, rec.Subnet)
+	}
+	f.works(t)
+	if n := strings.Count(f.log.String(), "route="+route.String()); n != 1 {
+		t.Errorf("warned %d times: %s", n, f.log)
 	}
 }
 

@@ -225,9 +225,7 @@ func (f fenceTable) rules() [][]expr.Any {
 	const afterName = nft.FirstWord + unix.IFNAMSIZ/4
 	known := func(in *nftables.Set, base expr.PayloadBase, offset, length uint32) []expr.Any {
 		return []expr.Any{
-			name,
-			&expr.Payload{DestRegister: afterName, Base: base, Offset: offset, Len: length},
-			is(in, false),
+			name, &expr.Payload{DestRegister: afterName, Base: base, Offset: offset, Len: length}, is(in, false),
 		}
 	}
 	unknown := func(in *nftables.Set, base expr.PayloadBase, offset, length uint32) []expr.Any {
