@@ -11,8 +11,9 @@ if [ "$1" = configure ] && [ -n "$2" ] && dpkg --compare-versions "$2" lt 0.0.0~
 fi
 if [ -d /run/systemd/system ] && [ -z "$DPKG_ROOT" ]; then
 	systemctl daemon-reload || true
-	# What the package says of links and of inotify counts now, not from the next boot on.
-	/usr/lib/systemd/systemd-sysctl --prefix=/fs/inotify/max_user_instances || true
+	# What the package says of links, of inotify and of neighbours counts now, not from the next boot on.
+	/usr/lib/systemd/systemd-sysctl --prefix=/fs/inotify/max_user_instances \
+		--prefix=/net/ipv4/neigh/default --prefix=/net/ipv6/neigh/default || true
 	if systemctl -q is-active systemd-networkd.service; then networkctl reload || true; fi
 	systemctl try-reload-or-restart NetworkManager.service || true
 	systemctl try-restart podrun.service || true

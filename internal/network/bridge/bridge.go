@@ -275,7 +275,7 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec records.Record) (records.Re
 	if err := b.removeOrphanBridges(outside, rec.Bridge); err != nil {
 		return rec, 0, err
 	}
-	rec, err := b.choose(outside, rec)
+	rec, err := keeper{b}.choose(outside, rec)
 	if err != nil {
 		return rec, 0, err
 	}
@@ -477,8 +477,12 @@ func (b *Bridge) removeRules(bridge string) {
 	}
 }
 
-// hint adds a remedy to an error which says that podrun may not create a bridge on this machine.
+// hint adds a remedy or a reason to an error which says that podrun may not create a bridge on this machine, or that
+// the bridge is full.
 func hint(err error) error {
+	if errors.Is(err, unix.EXFULL) {
+		return fmt.Errorf("%w: the kernel allows a bridge at most 1,023 pods", err)
+	}
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("%w: podrun cannot make network devices here; a pod with hostNetwork: true needs none", err)
 	}

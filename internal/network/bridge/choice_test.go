@@ -84,23 +84,30 @@ func TestFreeSubnet(t *testing.T) {
 	}
 }
 
-// TestAvoidsHostRoutes: a subnet that the host uses is not chosen, and the choice is kept.
+// TestAvoidsHostRoutes: a subnet that the host uses is not chosen, nor one to which it has a route that leads nowhere,
+// and the choice is kept.
 func TestAvoidsHostRoutes(t *testing.T) {
-	host, pod := nettest.NewNS(t), nettest.NewNS(t)
-	run := t.TempDir()
-	br := newBridge(t, run)
-	would, err := freeSubnet(br.identity.run, nil)
-	if err != nil {
-		t.Fatal(err)
+	for name, route := range map[string]netlink.Route{
+		"another table": {LinkIndex: netdev.Loopback, Scope: unix.RT_SCOPE_LINK, Table: 77},
+		"unreachable":   {Type: unix.RTN_UNREACHABLE, Priority: 9999},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host, pod := nettest.NewNS(t), nettest.NewNS(t)
+			run := t.TempDir()
+			br := newBridge(t, run)
+			would, err := freeSubnet(br.identity.run, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			route.Dst = ipNet(would.Addr(), 22)
+			nettest.In(t, host, func() error { return netlink.RouteAdd(&route) })
+			addr := nettest.MustSetup(t, host, br, "x", pod)
+			if would.Contains(addr) {
+				t.Errorf("%s is in %s, which the host uses", addr, would)
+			}
+			nettest.Teardown(t, host, br, "x")
+		})
 	}
-	nettest.In(t, host, func() error {
-		return netlink.RouteAdd(&netlink.Route{LinkIndex: netdev.Loopback, Scope: unix.RT_SCOPE_LINK, Dst: ipNet(would.Addr(), 22), Table: 77})
-	})
-	addr := nettest.MustSetup(t, host, br, "x", pod)
-	if would.Contains(addr) {
-		t.Errorf("%s is in %s, which the host uses", addr, would)
-	}
-	nettest.Teardown(t, host, br, "x")
 }
 
 // TestHalfDefaults: routes with which a VPN takes precedence over the default route keep no pod from starting. A

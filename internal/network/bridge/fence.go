@@ -101,15 +101,12 @@ func (f fenceTable) sets(ports []fenced) map[*nftables.Set][]nftables.SetElement
 	out := map[*nftables.Set][]nftables.SetElement{f.ports: nil, f.macs: nil, f.addrs: nil, f.addrs6: nil}
 	add := func(to *nftables.Set, link string, what []byte) {
 		key := append(nft.LinkName(link), what...)
-		for len(key)%4 != 0 {
-			key = append(key, 0)
-		}
-		out[to] = append(out[to], nftables.SetElement{Key: key})
+		padding := make([]byte, -len(key)&3) // to words
+		out[to] = append(out[to], nftables.SetElement{Key: append(key, padding...)})
 	}
 	for _, p := range ports {
-		mac := macOf(podPrefix, p.addr)
 		add(f.ports, p.link, nil)
-		add(f.macs, p.link, mac)
+		add(f.macs, p.link, macOf(podPrefix, p.addr))
 		add(f.addrs, p.link, p.addr.AsSlice())
 		for _, addr := range p.all6() {
 			add(f.addrs6, p.link, addr.AsSlice())

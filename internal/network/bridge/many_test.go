@@ -1,11 +1,14 @@
 package bridge
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/network/nettest"
 	"podrun.io/podrun/internal/network/records"
@@ -50,5 +53,19 @@ func TestManyPods(t *testing.T) {
 	}
 	if advertised != 2*pods { // the pod's own address and that of its link
 		t.Errorf("%d addresses can be advertised, want %d", advertised, 2*pods)
+	}
+}
+
+// TestFullBridge: the error of a pod that the bridge has no port for says so.
+func TestFullBridge(t *testing.T) {
+	m := newReloaded(t)
+	m.pod("pod")
+	rec, err := m.br.records.Load()
+	test.Must(t, err)
+	command(t, m.host, "for i in $(seq 511); do echo link add one$i master "+rec.Bridge+" type veth peer name two$i; "+
+		"echo link set two$i master "+rec.Bridge+"; done | ip -batch -")
+	if _, err := nettest.Setup(m.host, m.br, "more", nettest.NewNS(t)); !errors.Is(err, unix.EXFULL) ||
+		!strings.Contains(err.Error(), "1,023 pods") {
+		t.Errorf("error %v", err)
 	}
 }

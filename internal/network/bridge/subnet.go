@@ -30,19 +30,19 @@ func ranges() []netip.Prefix {
 }
 
 // choose returns a record with name, subnet and MTU for a network whose bridge does not exist. It
-// keeps what rec has where possible. It keeps the subnet that addresses are allocated of, whatever else uses it: the pods
-// have them.
-func (b *Bridge) choose(outside *netlink.Handle, rec records.Record) (records.Record, error) {
-	boot, noBoot := b.records.Boot()
-	held, notHeld := b.addresses.owners()
+// keeps what rec has where possible. It keeps the subnet that addresses are allocated of, whatever else uses it:
+// pods have them.
+func (k keeper) choose(outside *netlink.Handle, rec records.Record) (records.Record, error) {
+	boot, noBoot := k.records.Boot()
+	held, notHeld := k.addresses.owners()
 	taken, err := netdev.UsedPrefixes(outside)
 	if err := errors.Join(noBoot, notHeld, err); err != nil {
 		return rec, err
 	}
-	run, subnet := b.identity.run, rec.Subnet
+	run, subnet := k.identity.run, rec.Subnet
 	at := slices.IndexFunc(taken, subnet.Overlaps)
 	if at >= 0 && slices.ContainsFunc(slices.Collect(maps.Keys(held)), subnet.Contains) {
-		b.log.Warn("the machine has got a route to addresses of the pods' network, which stays as it is because pods run: "+
+		k.log.Warn("the machine has got a route to addresses of the pods' network, which stays as it is because pods run: "+
 			"pods, or who is there, may not be reached", "subnet", subnet, "route", taken[at])
 	} else if at >= 0 || !subnet.IsValid() {
 		if subnet, err = freeSubnet(run, taken); err != nil {

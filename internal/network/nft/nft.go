@@ -93,8 +93,8 @@ func TableNames(tables []*nftables.Table) string {
 // wait until all are sent. A bridge's fence has two rules for each of at most 1,023 pods.
 const buffer = 8 << 20
 
-// New returns a connection for transactions of any length that podrun needs. Who may not have such buffers, as in a user
-// namespace, has what the kernel allows, which is enough for fewer pods.
+// New returns a connection for transactions of any length that podrun needs. Who may not have such buffers, as in a
+// user namespace, has what the kernel allows, which is enough for fewer pods.
 func New() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
 		_, _ = c.SetReadBuffer(buffer), c.SetWriteBuffer(buffer)
@@ -102,8 +102,8 @@ func New() (*nftables.Conn, error) {
 	}))
 }
 
-// chunk is how many elements of a set one message has. They are one attribute of it, of at most 64 KiB: the library does
-// not notice a longer one, of which the kernel takes the beginning alone. An element has at most some 90 bytes.
+// chunk is how many elements of a set one message has. They are one attribute of it, of at most 64 KiB: the library
+// cuts the length of a longer one to 16 bits, and does not say so. An element has at most some 90 bytes.
 const chunk = 256
 
 // AddSet adds a set or a map with any number of elements.
