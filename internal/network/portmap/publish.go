@@ -1,9 +1,12 @@
 package portmap
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // change is what has changed of the port records.
@@ -53,7 +56,12 @@ func (t *Ports) publish(held map[string]Record, c change) error {
 	for _, h := range c.ended {
 		former = append(former, forwardings(h)...)
 	}
-	if err := t.forget(changed, former); err != nil { // the ports lead where they should, for whoever begins anew
+	if err := t.forget(changed, former); err != nil {
+		// The kernel lacks it, and the ports lead where they should, for whoever begins anew.
+		if !slices.ContainsFunc([]error{unix.EINVAL, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EPERM},
+			func(one error) bool { return errors.Is(err, one) }) {
+			return err
+		}
 		t.unforgotten.Do(func() {
 			t.records.Log.Warn("flows of UDP and SCTP to host ports go on at the pods that they began with, also when those "+
 				"have ended: the kernel does not let podrun end them, as without nf_conntrack_netlink", "err", err)
