@@ -70,7 +70,7 @@ var theirs = map[string][]string{
 	"from-podman.md":   {"replace", "configmap"},
 	"from-kubelet.md":  {"now", "kubeconfig", "hostname-override"},
 	"to-kubernetes.md": {"dry-run"},
-	"start.md":         {"auto-remove"},                                                                // apt's
+	"start.md":         {"auto-remove"},                                                                                  // apt's
 	"housekeeping.md":  {"kill-whom", "one-file-system", "numeric-owner", "acls", "xattrs", "xattrs-include", "exclude"}, // systemctl's, tar's
 }
 
