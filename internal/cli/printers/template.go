@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,25 +12,29 @@ import (
 	"strings"
 	"text/template"
 
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/util/jsonpath"
 )
 
 // toUnstructured converts an object to maps and lists with the JSON names of the fields, as templates expect
-// it.
-func toUnstructured(object any) (any, error) {
+// it. Whole numbers are int64, as kubectl's paths compare and print them.
+func toUnstructured(object any) (any, error) { return unstructured(object, json.Unmarshal) }
+
+func unstructured(object any, unmarshal func([]byte, any) error) (any, error) {
 	b, err := json.Marshal(object)
 	if err != nil {
 		return nil, err
 	}
 	var out any
-	err = json.Unmarshal(b, &out)
+	err = unmarshal(b, &out)
 	return out, err
 }
 
-// renderer returns a function that renders an object with the execute method of a parsed template.
-func renderer(execute func(io.Writer, any) error) func(any) ([]byte, error) {
+// renderer returns a function that renders an object with the execute method of a parsed template. unmarshal decodes
+// the fields of the object for it.
+func renderer(execute func(io.Writer, any) error, unmarshal func([]byte, any) error) func(any) ([]byte, error) {
 	return func(object any) ([]byte, error) {
-		fields, err := toUnstructured(object)
+		fields, err := unstructured(object, unmarshal)
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +51,7 @@ func ParseJSONPath(text string) (func(any) ([]byte, error), error) {
 	if err := path.Parse(text); err != nil {
 		return nil, fmt.Errorf("%w; a template is such as {.status.podIP} or {range .items[*]}{.metadata.name}{end}", err)
 	}
-	return renderer(path.Execute), nil
+	return renderer(path.Execute, json.Unmarshal), nil
 }
 
 // parseGoTemplate parses a Go template, with kubectl's functions, and returns a function that
@@ -57,7 +61,7 @@ func parseGoTemplate(text string) (func(any) ([]byte, error), error) {
 	if err != nil {
 		return nil, fmt.Errorf("line %s", strings.TrimPrefix(err.Error(), "template: output:"))
 	}
-	return renderer(t.Execute), nil
+	return renderer(t.Execute, stdjson.Unmarshal), nil // all numbers are float64, as with kubectl
 }
 
 // exists reports whether nested fields exist in a map: the first in in, each other in the value of

@@ -88,7 +88,7 @@ func (l *waiting) object(id workload.ID, pods []*v1.Pod) error {
 	met, why, err := l.meets(o)
 	switch {
 	case err != nil:
-		return err
+		text += " (" + err.Error() + ")"
 	case met && !former:
 		l.met = append(l.met, query.Resource(id.Kind)+"/"+id.Key.Name)
 		return nil
@@ -102,7 +102,7 @@ func (l *waiting) object(id workload.ID, pods []*v1.Pod) error {
 }
 
 // meets reports whether a workload is what --for asks for, and why it never will be; nil: it may become so. o is nil if
-// there is none.
+// there is none. err is why that cannot be evaluated as the workload is now.
 func (l *waiting) meets(o *query.Object) (met bool, never, err error) {
 	switch {
 	case l.gone():
@@ -113,7 +113,11 @@ func (l *waiting) meets(o *query.Object) (met bool, never, err error) {
 		return true, nil, nil
 	case l.name() == "":
 		f, err := parseField(strings.TrimPrefix(l.For, "jsonpath="))
-		return err == nil && f(o.Object), nil, err
+		if err != nil {
+			return false, nil, err
+		}
+		met, err = f(o.Object)
+		return met, nil, err
 	}
 	p := &v1.Pod{}
 	add := func(name string, status v1.ConditionStatus) {
@@ -125,7 +129,8 @@ func (l *waiting) meets(o *query.Object) (met bool, never, err error) {
 		for _, c := range of.Status.Conditions {
 			add(string(c.Type), c.Status)
 		}
-		return l.meet(p), hasFinished(of), nil
+		met, err = l.meet(p)
+		return met, hasFinished(of), err
 	case *appsv1.Deployment:
 		for _, c := range of.Status.Conditions {
 			add(string(c.Type), c.Status)
@@ -136,7 +141,8 @@ func (l *waiting) meets(o *query.Object) (met bool, never, err error) {
 	if strings.EqualFold(l.name(), complete) && back != "" && back != revisions.Undone {
 		never = rolledBack(o.ID.String(), back, string(o.Kind)+"/"+o.Key.Name)
 	}
-	return l.meet(p), never, nil
+	met, err = l.meet(p)
+	return met, never, err
 }
 
 // hasFinished returns the error that a Job has finished, and so will never have another condition; nil if it has not.

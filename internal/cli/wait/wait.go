@@ -148,12 +148,23 @@ func (l *waiting) pod(key pod.Key, pods []*v1.Pod) error {
 		l.unmet = append(l.unmet, key.Name+" (its manifest was edited)")
 	case p != nil && !l.gone() && isRolledBack(p):
 		l.never = rolledBack("pod "+p.Name, p.Annotations[manifest.AnnotationRolledBack], query.BareName(key.Name))
-	case !l.meet(p):
-		l.unmet = append(l.unmet, key.Name+whyNot(p))
 	default:
-		l.met = append(l.met, "pod/"+query.BareName(key.Name))
+		l.evaluate(key, p)
 	}
 	return nil
+}
+
+// evaluate evaluates the condition for a pod as it is now. p is nil if it does not exist.
+func (l *waiting) evaluate(key pod.Key, p *v1.Pod) {
+	met, err := l.meet(p)
+	switch {
+	case met:
+		l.met = append(l.met, "pod/"+query.BareName(key.Name))
+	case err != nil: // it may go, for example with a container that has no status yet
+		l.unmet = append(l.unmet, key.Name+whyNot(p)+" ("+err.Error()+")")
+	default:
+		l.unmet = append(l.unmet, key.Name+whyNot(p))
+	}
 }
 
 // whyNot returns why a pod is not well, in parentheses; "" if it is, or does not exist.
