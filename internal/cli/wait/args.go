@@ -69,20 +69,20 @@ func (w *Wait) targets(s query.Selection, names []string) (objects []workload.ID
 			manifests = slices.DeleteFunc(manifests, func(key pod.Key) bool { return slices.Contains(made.Pods, key) })
 		}
 	}
-	var others []string
+	var others []pod.Key
 	for _, name := range names {
 		if id, is := query.WorkloadName(s.Namespace, name); is && w.itself(id.Kind) {
 			objects = append(objects, id)
 		} else {
-			others = append(others, name)
+			others = append(others, pod.Key{Namespace: s.Namespace, Name: name})
 		}
 	}
 	if w.kind != "" && len(names) == 0 {
-		all, expanded, err := w.ofKind(s)
+		all, theirPods, err := w.ofKind(s)
 		if err != nil {
 			return nil, nil, err
 		}
-		objects, others = append(objects, all...), append(others, expanded...)
+		objects, others = append(objects, all...), append(others, theirPods...)
 	}
 	if s.Manifests, s.Jobs = manifests, nil; len(objects) > 0 && len(others)+len(manifests) == 0 {
 		return objects, nil, nil
@@ -94,19 +94,16 @@ func (w *Wait) targets(s query.Selection, names []string) (objects []workload.ID
 // justBegun is how long a serve may take to read its manifests.
 const justBegun = 5 * time.Second
 
-// podKeys returns the pods with the names, whether or not they exist, or else those that the selection finds now. It
+// podKeys returns the pods that are named, whether or not they exist, or else those that the selection finds now. It
 // fails if it finds none, unless wait waits until they do not exist.
-func (w *Wait) podKeys(s query.Selection, names []string) (keys []pod.Key, err error) {
-	expanded, err := w.Reader.Expand(s.Namespace, names)
+func (w *Wait) podKeys(s query.Selection, named []pod.Key) (keys []pod.Key, err error) {
+	keys, err = w.expand(named)
 	for err != nil && w.Reader.Owners.JustBegun(justBegun) { // it has not read its manifests yet
 		time.Sleep(100 * time.Millisecond)
-		expanded, err = w.Reader.Expand(s.Namespace, names)
+		keys, err = w.expand(named)
 	}
 	if err != nil {
 		return nil, err
-	}
-	for _, name := range expanded {
-		keys = append(keys, pod.Key{Namespace: s.Namespace, Name: name})
 	}
 	if keys = append(keys, s.Manifests...); len(keys) > 0 {
 		return keys, nil
@@ -121,8 +118,22 @@ func (w *Wait) podKeys(s query.Selection, names []string) (keys []pod.Key, err e
 	return keys, err
 }
 
-// ofKind returns the workloads of the kind that s selects, or their names if their pods are meant.
-func (w *Wait) ofKind(s query.Selection) (all []workload.ID, names []string, err error) {
+// expand returns the pods that are named, with those of a workload in place of its TYPE/NAME.
+func (w *Wait) expand(named []pod.Key) (keys []pod.Key, err error) {
+	for _, key := range named {
+		names, err := w.Reader.Expand(key.Namespace, []string{key.Name})
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			keys = append(keys, pod.Key{Namespace: key.Namespace, Name: name})
+		}
+	}
+	return keys, nil
+}
+
+// ofKind returns the workloads of the kind that s selects, or their namespaces and TYPE/NAMEs if their pods are meant.
+func (w *Wait) ofKind(s query.Selection) (all []workload.ID, named []pod.Key, err error) {
 	selects, err := labels.Parse(s.Labels)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--selector %q: %w", s.Labels, err)
@@ -137,12 +148,13 @@ func (w *Wait) ofKind(s query.Selection) (all []workload.ID, names []string, err
 		}
 		if w.itself(w.kind) {
 			all = append(all, workload.ID{Kind: w.kind, Key: pod.Key{Namespace: one.Namespace, Name: one.Name}})
-		} else if one.Namespace == s.Namespace {
-			names = append(names, strings.ToLower(string(w.kind))+"/"+one.Name)
+		} else {
+			name := strings.ToLower(string(w.kind)) + "/" + one.Name
+			named = append(named, pod.Key{Namespace: one.Namespace, Name: name})
 		}
 	}
-	if len(all)+len(names) == 0 {
+	if len(all)+len(named) == 0 {
 		err = fmt.Errorf("no %ss match: there is nothing to wait for", strings.ToLower(string(w.kind)))
 	}
-	return all, names, err
+	return all, named, err
 }
