@@ -68,7 +68,7 @@ func (l *ContainerLogs) Check(f *pflag.FlagSet, args []string) error {
 	if l.since > 0 {
 		l.Since = time.Now().Add(-l.since)
 	}
-	if l.Tail == -1 && l.Selector != "" && !l.Follow && !f.Changed("tail") {
+	if l.Tail == -1 && l.Selector != "" && !f.Changed("tail") {
 		l.Tail = 10 // the default of kubectl
 	}
 	return nil
