@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 
 func restartCommand(a *app) *cobra.Command {
 	var o request.RestartOptions
-	var container string
 	c := &cobra.Command{
 		Use:     "restart POD [CONTAINER] | restart TYPE/NAME",
 		Short:   "Restart the containers of pods gracefully",
@@ -26,21 +24,14 @@ func restartCommand(a *app) *cobra.Command {
 			if err := cli.NeedRoot(c.CommandPath()); err != nil {
 				return err
 			}
-			o.Pod, o.Container = args[0], container
-			switch {
-			case len(args) == 2 && container != "":
-				return usage(c, errors.New("name the container once: as an argument or with --container"))
-			case len(args) == 2:
-				o.Container = args[1]
-			}
 			if o.Timeout < 0 {
 				return usage(c, fmt.Errorf("--timeout %s: must not be negative", o.Timeout))
 			}
-			return a.restarter().Restart(c.Context(), o)
+			return a.restarter().Restart(c.Context(), o, args)
 		},
 	}
 	c.Flags().StringVarP(&o.Namespace, "namespace", "n", "default", "namespace of the pod")
-	c.Flags().StringVarP(&container, "container", "c", "", "container to restart (default: all)")
+	c.Flags().StringVarP(&o.Container, "container", "c", "", "container to restart (default: all)")
 	c.Flags().DurationVar(&o.Timeout, "timeout", 2*time.Minute,
 		"maximum time to wait until the containers of a pod run again; 0: do not wait for that")
 	c.ValidArgsFunction = a.completePodAndContainer()

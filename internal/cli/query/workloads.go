@@ -124,6 +124,22 @@ func WorkloadArgs(args []string) (kind workload.Kind, names []string, ok bool) {
 	return kind, names, true
 }
 
+// JoinType returns the arguments TYPE NAME as the one TYPE/NAME, and others as they are. If a pod has the name of the
+// type, it is meant.
+func (r *Reader) JoinType(namespace string, args []string) ([]string, error) {
+	if len(args) != 2 || WorkloadKind(args[0]) == "" && !IsPods(args[0]) {
+		return args, nil
+	}
+	pods, err := r.Pods()
+	if err != nil || len(ByName(InNamespace(pods, namespace), args[0])) > 0 {
+		return args, err
+	}
+	if IsPods(args[0]) {
+		return []string{"pod/" + args[1]}, nil
+	}
+	return []string{args[0] + "/" + args[1]}, nil
+}
+
 // WorkloadNotFound returns the error that a workload does not exist.
 func WorkloadNotFound(id workload.ID) error {
 	for _, t := range workloadTypes {

@@ -39,7 +39,9 @@ type Restarter struct {
 
 // RestartOptions say what is restarted.
 type RestartOptions struct {
-	Namespace, Pod string
+	Namespace string
+	// Pod is the name of the pod; Restart sets it.
+	Pod string
 	// Container is the name of a container; "" restarts all that run or wait for a restart.
 	Container string
 	// Timeout is the longest time until the containers run again. 0: do not wait for that.

@@ -17,10 +17,21 @@ import (
 	"podrun.io/podrun/internal/workload"
 )
 
-// Restart restarts containers of a pod, or of the pods of the workload TYPE/NAME one after the other: each when the one
-// before it is available, the last one of a StatefulSet first. It returns when they are; with a Timeout of 0 it waits
-// for nothing.
-func (r Restarter) Restart(ctx context.Context, o RestartOptions) error {
+// Restart restarts what args name, POD, POD CONTAINER, TYPE/NAME or TYPE NAME: containers of a pod, or of the pods of a
+// workload one after the other: each when the one before it is available, the last one of a StatefulSet first. It
+// returns when they are; with a Timeout of 0 it waits for nothing.
+func (r Restarter) Restart(ctx context.Context, o RestartOptions, args []string) error {
+	args, err := r.Reader.JoinType(o.Namespace, args)
+	switch {
+	case err != nil:
+		return err
+	case len(args) == 2 && o.Container != "":
+		err = errors.New("name the container once: as an argument or with --container")
+		return cli.UsageError("podrun restart", err)
+	case len(args) == 2:
+		o.Container = args[1]
+	}
+	o.Pod = args[0]
 	id, is := query.WorkloadName(o.Namespace, o.Pod)
 	if !is {
 		return r.Pod(ctx, o)
