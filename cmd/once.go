@@ -47,7 +47,7 @@ func onceCommand(a *app) *cobra.Command {
 		"fold the logs of containers in the log of a CI service: github, gitlab or none (default: by GITHUB_ACTIONS\n"+
 			"and GITLAB_CI)")
 	c.Flags().StringVar(&o.ExitCodeFrom, "exit-code-from", "",
-		"POD or POD/CONTAINER whose exit code is that of once if it fails; also JOB")
+		"POD or POD/CONTAINER whose exit code is that of once if it fails; also JOB, TYPE/NAME or NAMESPACE/NAME")
 	c.Flags().BoolVar(&o.Remove, "rm", false, "stop and remove all pods when done")
 	a.reportFailure = func(err error) {
 		if err := o.Report.Failure(err); err != nil {

@@ -12,10 +12,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,13 +27,9 @@ import (
 	"podrun.io/podrun/internal/cli/agenterror"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/progress"
-	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/report"
-	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/status/summary"
 	"podrun.io/podrun/internal/timeline"
-	"podrun.io/podrun/internal/workload"
 )
 
 // Options are the options of Run. All but Timeout are required.
@@ -63,8 +57,10 @@ type Options struct {
 	Logs string
 	// Groups are those of the log of a CI service.
 	Groups *report.Groups
-	// ExitCodeFrom is the POD[/CONTAINER] whose exit code is that of a run that has failed, or "".
+	// ExitCodeFrom names the pod, Job or container whose exit code is that of a run that has failed, or is "".
 	ExitCodeFrom string
+	// exitCodeContainer is the container of ExitCodeFrom, or "". It is set before anything is started.
+	exitCodeContainer string
 	// Remove stops and removes all pods at the end.
 	Remove bool
 	// Timeline is the file for the timeline of the run, or "".
@@ -373,69 +369,6 @@ func (r *run) failure(result result.Result) error {
 	}
 	failed.Err = errors.Join(stuck...)
 	return failed
-}
-
-// exitCode returns the exit code of a run in which a pod has failed: that of the container that
-// --exit-code-from names, if it has failed.
-func (r *run) exitCode(result result.Result) int {
-	for _, p := range r.exitCodePods(result) {
-		_, name, _ := strings.Cut(r.ExitCodeFrom, "/")
-		for _, role := range summary.InitialFirst(summary.Roles(p)) {
-			if role.Kind() == "sidecar" && name == "" || name != "" && role.Container.Name != name {
-				continue // podrun stops sidecars
-			}
-			if code := report.ExitCode(role.Status); code != 0 {
-				return code
-			}
-		}
-	}
-	return cli.ExitFailed
-}
-
-// exitCodePods returns the pod that --exit-code-from names, or those of the Job, the newest first.
-func (r *run) exitCodePods(result result.Result) []*v1.Pod {
-	if r.exitCodeOf == nil {
-		return nil
-	}
-	for _, j := range jobsOf(result) {
-		if j.Name == r.exitCodeJob && j.Namespace == r.exitCodeOf.Namespace {
-			slices.Reverse(j.Pods)
-			return j.Pods
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(result.Pods), func(p *v1.Pod) bool {
-		return pod.KeyOf(p) != pod.KeyOf(r.exitCodeOf)
-	})
-}
-
-// desired checks --exit-code-from before anything is started.
-func (r *run) desired(want manifest.Desired) error {
-	if r.ExitCodeFrom == "" {
-		return nil
-	}
-	name, container, _ := strings.Cut(r.ExitCodeFrom, "/")
-	pods := slices.SortedFunc(maps.Values(want.Pods), func(a, b *v1.Pod) int {
-		return pod.KeyOf(a).Compare(pod.KeyOf(b))
-	})
-	p, err := query.Find(pods, name)
-	for _, w := range want.Workloads {
-		if w.Kind == workload.Job && w.Key.Name == name && err != nil {
-			p, err, r.exitCodeJob = w.Template, nil, name
-		}
-	}
-	if err == nil && container != "" {
-		_, err = query.Container(io.Discard, p, container)
-	}
-	if err != nil {
-		var found *cli.Error
-		hint := ""
-		if errors.As(err, &found) {
-			hint = found.Hint
-		}
-		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--exit-code-from %s: %w", r.ExitCodeFrom, err), Hint: hint}
-	}
-	r.exitCodeOf = p
-	return nil
 }
 
 // warnOfLeft names the pods that could not be cleaned up in time. This does not change the exit
