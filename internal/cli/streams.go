@@ -47,3 +47,28 @@ func TerminalOf(stream any) *os.File {
 	}
 	return nil
 }
+
+// Checked is an output that is written in many small pieces: it keeps the first error, which is asked for once, at the
+// end. Without that, what a full disk cuts off would look whole.
+type Checked struct {
+	to  io.Writer
+	err error
+}
+
+// NewChecked returns a Checked that writes to an output.
+func NewChecked(to io.Writer) *Checked { return &Checked{to: to} }
+
+// Write implements io.Writer.
+func (c *Checked) Write(text []byte) (int, error) {
+	n, err := c.to.Write(text)
+	if c.err == nil {
+		c.err = err
+	}
+	return n, err
+}
+
+// Underlying returns the output, which may be a terminal.
+func (c *Checked) Underlying() io.Writer { return c.to }
+
+// Err returns the first error of a write.
+func (c *Checked) Err() error { return c.err }

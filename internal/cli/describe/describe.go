@@ -171,7 +171,7 @@ func (d *Printer) conditions(all []v1.PodCondition) {
 			strings.TrimSuffix(c.Reason+": "+c.Message, ": "),
 		})
 	}
-	_ = printers.Rows(d.Out, rows...) // an error would already have shown in the output before
+	_ = printers.Rows(d.Out, rows...) // an error is kept by Out: see Selected
 }
 
 func when(t *metav1.Time) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/workload"
@@ -33,6 +35,16 @@ type Warnings interface {
 // `TYPE NAME...` or `TYPE/NAME...` name: each workload but a CronJob is followed by its pods. names are the names of
 // the arguments, as query.PodNames returns them.
 func (d *Printer) Selected(ctx context.Context, r *query.Reader, s query.Selection, args, names []string) error {
+	checked, out := cli.NewChecked(d.Out), d.Out
+	d.Out = checked
+	defer func() { d.Out = out }()
+	if err := d.selected(ctx, r, s, args, names); err != nil {
+		return err
+	}
+	return checked.Err()
+}
+
+func (d *Printer) selected(ctx context.Context, r *query.Reader, s query.Selection, args, names []string) error {
 	named, workloadNames, is := query.WorkloadArgs(args)
 	shown := 0
 	var missing []error
@@ -49,7 +61,7 @@ func (d *Printer) Selected(ctx context.Context, r *query.Reader, s query.Selecti
 			if shown == 0 {
 				d.Warn.WarnOfAge(o.Pods)
 			}
-			d.gap(&shown)
+			gap(d.Out, &shown)
 			if err := d.workload(ctx, o, &shown); err != nil {
 				return err
 			}
@@ -61,7 +73,7 @@ func (d *Printer) Selected(ctx context.Context, r *query.Reader, s query.Selecti
 		d.Warn.WarnOfAge(selected)
 		missing = append(missing, err)
 		for _, p := range selected {
-			d.gap(&shown)
+			gap(d.Out, &shown)
 			if err := d.Pod(ctx, p); err != nil {
 				return err
 			}
@@ -77,9 +89,9 @@ func (d *Printer) Selected(ctx context.Context, r *query.Reader, s query.Selecti
 }
 
 // gap separates what is printed next from what was printed before, and counts it.
-func (d *Printer) gap(shown *int) {
+func gap(out io.Writer, shown *int) {
 	if *shown > 0 {
-		fmt.Fprintln(d.Out)
+		fmt.Fprintln(out)
 	}
 	*shown++
 }
@@ -103,7 +115,7 @@ func (d *Printer) workload(ctx context.Context, o query.Object, shown *int) erro
 		return err
 	}
 	for _, p := range pods {
-		d.gap(shown)
+		gap(d.Out, shown)
 		if err := d.Pod(ctx, p); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func Changes(streams cli.Streams, all []changes.Change, desired manifest.Desired
 		cli.Warnf(streams.ErrOut, "%v", w.Err)
 	}
 	if err := printChanges(streams.Out, all, o.JSON); err != nil {
-		return err
+		return &cli.Error{Code: cli.ExitUsage, Err: err} // cli.ExitFailed says that there are changes
 	}
 	if len(desired.Problems) > 0 {
 		var text []string
@@ -87,13 +87,14 @@ func printChanges(out io.Writer, all []changes.Change, inJSON bool) error {
 		rows = append(rows, row)
 	}
 	if !inJSON {
+		checked := cli.NewChecked(out)
 		for _, row := range rows {
-			fmt.Fprintln(out, summary.PlainLine(row.String()))
+			fmt.Fprintln(checked, summary.PlainLine(row.String()))
 			for _, line := range row.details() {
-				fmt.Fprintln(out, "    "+summary.PlainLine(line))
+				fmt.Fprintln(checked, "    "+summary.PlainLine(line))
 			}
 		}
-		return nil
+		return checked.Err()
 	}
 	b, err := json.MarshalIndent(struct {
 		Changes []changeJSON `json:"changes"`
@@ -101,8 +102,8 @@ func printChanges(out io.Writer, all []changes.Change, inJSON bool) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(cli.ForTerminal(out), string(b))
-	return nil
+	_, err = fmt.Fprintln(cli.ForTerminal(out), string(b))
+	return err
 }
 
 // String returns the change as one line of text.

@@ -73,8 +73,9 @@ func (w *Wait) Run(ctx context.Context, out io.Writer, s query.Selection, names 
 	if err != nil && !errors.Is(err, errTimedOut) && l.never == nil {
 		return err
 	}
+	checked := cli.NewChecked(out)
 	for _, text := range l.met {
-		fmt.Fprintln(out, text+" condition met")
+		fmt.Fprintln(checked, text+" condition met")
 	}
 	switch {
 	case l.never != nil:
@@ -83,7 +84,7 @@ func (w *Wait) Run(ctx context.Context, out io.Writer, s query.Selection, names 
 		text := "timed out waiting for " + strings.Join(l.unmet, ", ")
 		return &cli.Error{Code: cli.ExitFailed, Err: errors.New(text)}
 	}
-	return nil
+	return checked.Err()
 }
 
 // waiting is one wait: it looks at what is waited for again and again.
