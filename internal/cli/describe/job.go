@@ -89,7 +89,11 @@ func (d *Printer) job(o query.Object, job *batchv1.Job) {
 	if took, began := jobs.Duration(&status, time.Now()); began {
 		d.line(0, "Duration", duration.HumanDuration(took))
 	}
-	d.line(0, "Status", jobs.State(&status))
+	state := jobs.State(&status)
+	if o.PodsOnly {
+		state, _ = jobs.CellsOfPods(&status)
+	}
+	d.line(0, "Status", state)
 	d.line(0, "Pods Statuses", fmt.Sprintf("%d Active (%d Ready) / %d Succeeded / %d Failed",
 		status.Active, ptr.Deref(status.Ready, 0), status.Succeeded, status.Failed))
 	d.line(0, "Completed Indexes", status.CompletedIndexes)

@@ -216,5 +216,9 @@ func cells(w query.Object) []string {
 	if d, began := jobs.Duration(&job.Status, time.Now()); began {
 		duration = units.HumanDuration(d)
 	}
-	return []string{jobs.State(&job.Status), jobs.Completions(job), duration}
+	state, completions := jobs.State(&job.Status), jobs.Completions(job)
+	if w.PodsOnly {
+		state, completions = jobs.CellsOfPods(&job.Status)
+	}
+	return []string{state, completions, duration}
 }

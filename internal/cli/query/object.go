@@ -36,6 +36,8 @@ type Object struct {
 	Since time.Time
 	// Manifest is the path of the manifest; "" if it is no file or is not known.
 	Manifest string
+	// PodsOnly reports that only the pods are left.
+	PodsOnly bool
 }
 
 // Workloads returns the workloads of a kind: those that serve has saved, and those of which only pods
@@ -108,10 +110,27 @@ func savedObject(saved status.Workload, id workload.ID, pods []*v1.Pod) (Object,
 
 // objectOfPods returns a workload of which only pods are left.
 func objectOfPods(id workload.ID, pods []*v1.Pod) Object {
-	o := Object{ID: id, Object: newObject(id.Kind), Pods: pods, Since: pods[0].CreationTimestamp.Time}
+	o := Object{ID: id, Object: newObject(id.Kind), Pods: pods, Since: pods[0].CreationTimestamp.Time, PodsOnly: true}
+	if job, is := o.Object.(*batchv1.Job); is {
+		countPods(&job.Status, pods)
+	}
 	left := status.Workload{Pods: make([]string, len(pods)), Hash: manifest.ManifestHash(pods[0])}
 	o.Summary = left.Summarize(o.Object, pods, time.Now())
 	return o.complete()
+}
+
+// countPods counts the pods of a Job.
+func countPods(s *batchv1.JobStatus, pods []*v1.Pod) {
+	for _, p := range pods {
+		switch p.Status.Phase {
+		case v1.PodSucceeded:
+			s.Succeeded++
+		case v1.PodFailed:
+			s.Failed++
+		default:
+			s.Active++
+		}
+	}
 }
 
 // Objects returns the workloads of a kind that manifests of the selection have and those with the names, and an error

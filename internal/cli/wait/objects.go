@@ -1,10 +1,12 @@
 package wait
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -130,7 +132,7 @@ func (l *waiting) meets(o *query.Object) (met bool, never, err error) {
 			add(string(c.Type), c.Status)
 		}
 		met, err = l.meet(p)
-		return met, hasFinished(of), err
+		return met, cmp.Or(hasFinished(of), l.isOfOnce(o)), err
 	case *appsv1.Deployment:
 		for _, c := range of.Status.Conditions {
 			add(string(c.Type), c.Status)
@@ -143,6 +145,16 @@ func (l *waiting) meets(o *query.Object) (met bool, never, err error) {
 	}
 	met, err = l.meet(p)
 	return met, never, err
+}
+
+// isOfOnce returns the error that a Job is not one of serve, which alone saves the conditions of Jobs; nil if it is, or
+// may be: serve saves what it has begun a moment later.
+func (l *waiting) isOfOnce(o *query.Object) error {
+	if !o.PodsOnly || time.Since(o.Since) < justBegun || l.Reader.Owners.JustBegun(justBegun) {
+		return nil
+	}
+	return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf(
+		"only pods are left of job %s: its result is the exit code of the podrun once that ran it", o.Key.Name)}
 }
 
 // hasFinished returns the error that a Job has finished, and so will never have another condition; nil if it has not.

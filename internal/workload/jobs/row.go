@@ -46,3 +46,13 @@ func Duration(s *batchv1.JobStatus, now time.Time) (time.Duration, bool) {
 	}
 	return now.Sub(s.StartTime.Time), true
 }
+
+// CellsOfPods returns the state of a Job, and how many of its completions there are, as its pods alone show them: they
+// do not say how many there must be, nor whether others would follow those that have ended.
+func CellsOfPods(s *batchv1.JobStatus) (state, completions string) {
+	state = State(s)
+	if s.Active == 0 {
+		state = "<unknown>"
+	}
+	return state, fmt.Sprintf("%d/<unknown>", s.Succeeded)
+}
