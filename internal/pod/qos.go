@@ -6,28 +6,27 @@ import (
 
 // QOS returns the quality-of-service class of p by Kubernetes' rules: Guaranteed if every container
 // limits CPU and memory and requests the same amounts, BestEffort if none requests or limits
-// either. Resources of the pod as a whole, if there are any, count instead of its containers'.
+// either. A request of zero is one, so that it differs from a limit. Resources of the pod as a
+// whole, if there are any, count instead of its containers'.
 func QOS(p *v1.Pod) v1.PodQOSClass {
 	var all []v1.ResourceRequirements
 	if own := p.Spec.Resources; own != nil && len(own.Limits)+len(own.Requests) > 0 {
 		all = append(all, *own)
 	} else {
-		for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-			for _, c := range containers {
-				all = append(all, c.Resources)
-			}
+		for _, c := range AllContainers(p) {
+			all = append(all, c.Resources)
 		}
 	}
 	guaranteed, bestEffort := true, true
 	for _, r := range all {
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-			limit, request := r.Limits[name], r.Requests[name]
-			if !limit.IsZero() || !request.IsZero() {
-				bestEffort = false
+			limit := r.Limits[name]
+			request, given := r.Requests[name]
+			if !given {
+				request = limit
 			}
-			if limit.IsZero() || !request.IsZero() && request.Cmp(limit) != 0 {
-				guaranteed = false
-			}
+			bestEffort = bestEffort && limit.IsZero() && request.IsZero()
+			guaranteed = guaranteed && !limit.IsZero() && request.Cmp(limit) == 0
 		}
 	}
 	switch {
