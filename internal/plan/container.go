@@ -43,8 +43,7 @@ func (s containers) container(c *v1.Container) {
 		s.start(c, StartContainer{Container: c.Name, Why: "first start"})
 	case lost && last.State != pod.Exited:
 		// How the instance ended is unknown. Its attempt number and its back-off step are not used again.
-		a := StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Backoff: last.Backoff + 1}
-		a.Why = "container was removed"
+		a := StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Backoff: last.Backoff + 1, Why: "container was removed"}
 		if last.Boot != s.Boot {
 			a.Backoff = 0
 		}
@@ -59,8 +58,7 @@ func (s containers) container(c *v1.Container) {
 	}
 }
 
-// running plans for a running instance: it is terminated if a probe or hook has failed or if it
-// cannot stay for another reason.
+// running plans for a running instance: it is terminated if a probe or hook has failed or if it cannot stay otherwise.
 func (s containers) running(c *v1.Container, last pod.Container) {
 	terminator := newTerminator(s.plan, s.Input)
 	failed := s.Probed[last.ID].Failed
@@ -90,7 +88,8 @@ func (s containers) restart(c *v1.Container, last pod.Container) {
 	a := StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Backoff: last.Backoff + 1}
 	a.Why = fmt.Sprintf("exit code %d", last.ExitCode)
 	delay := backoff(last.Backoff, s.MaxBackoff)
-	failed := s.Probed[last.ID].Failed
+	failed, ran := s.Probed[last.ID].Failed, last.FinishedAt.Sub(last.StartedAt)
+	probe := failed != nil && failed.Why != pod.ReasonPostStart
 	switch {
 	case failed != nil && failed.Requested:
 		a.Backoff, delay, a.Why = 0, 0, failed.Why
@@ -108,17 +107,19 @@ func (s containers) restart(c *v1.Container, last pod.Container) {
 	case last.Resources != pod.ResourcesOf(s.Pod, c):
 		// They may be what mends it, as after OOMKilled. The kubelet counts anew too (kuberuntime, GetBackoffKey).
 		a.Backoff, delay, a.Why = 1, 0, "resources changed"
-	case last.FinishedAt.Sub(last.StartedAt) >= backoffReset:
+	// The kubelet ends and restarts at once what a probe ends, and counts from the exit before, if there was one.
+	case probe && last.Attempt == 0:
+		a.Backoff = 0
+	case ran >= backoffReset:
 		a.Backoff, delay = 1, 0
+	case probe && ran >= delay:
+		delay = 0
 	}
 	// A clock that was set back does not extend the wait.
 	if left := min(delay, delay-s.Now.Sub(last.FinishedAt)); left > 0 {
 		s.plan.retryAt(s.Now.Add(left), s.Now)
-		s.plan.wait(Waiting{
-			Reason: ReasonCrashLoopBackOff,
-			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
-				delay, c.Name, s.Pod.Name, s.Pod.Namespace, s.Pod.UID),
-		}, c)
+		s.plan.wait(Waiting{ReasonCrashLoopBackOff, fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
+			delay, c.Name, s.Pod.Name, s.Pod.Namespace, s.Pod.UID)}, c)
 		return
 	}
 	s.start(c, a)

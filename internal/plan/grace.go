@@ -19,8 +19,7 @@ const (
 	evictionGrace = time.Second
 )
 
-// GraceLimits are the upper limits of all grace periods of a pod. They may become lower while
-// instances are being terminated.
+// GraceLimits are the upper limits of all grace periods of a pod. They may become lower while instances end.
 type GraceLimits struct {
 	// Override is the longest grace period that the user allows; nil means no limit, 0 means that
 	// everything is killed at once.

@@ -70,8 +70,7 @@ func (s containers) resize(c *v1.Container, last pod.Container) {
 	s.plan.add(Resize{ID: last.ID, Container: c.Name, To: to, CPUs: cpus})
 }
 
-// ResizeRestart returns the failure that terminates an instance of the named container so that a new
-// one gets other resources.
+// ResizeRestart returns the failure that terminates an instance of the container so that a new one gets others.
 func ResizeRestart(container string) *pod.Failed {
 	return &pod.Failed{Why: fmt.Sprintf("Container %s resize requires restart", container), Resize: true}
 }

@@ -116,8 +116,10 @@ func TestLivenessRestarts(t *testing.T) {
 		h.wantLiving("u1-a-1")
 		h.wantState("web", true, true, 1)
 		after(7 * time.Second)
+		h.wantLiving("u1-a-2") // the first time was no step of the back-off
+		after(7 * time.Second)
 		if s := h.board.get("web").Status.ContainerStatuses[0]; s.State.Waiting == nil || s.State.Waiting.Reason != "CrashLoopBackOff" {
-			t.Errorf("after the second time: %+v", s.State)
+			t.Errorf("after the third time: %+v", s.State)
 		}
 	})
 }
