@@ -99,7 +99,7 @@ func TestEtcOfAPod(t *testing.T) {
 	if got := f.etc(t, p, nil, "hostname"); got != "web-node1\n" {
 		t.Errorf("hostname %q", got)
 	}
-	if got := f.etc(t, p, nil, "resolv.conf"); got != "search example.org\nnameserver 192.0.2.53\n" {
+	if got := f.etc(t, p, nil, "resolv.conf"); got != "nameserver 192.0.2.53\nsearch example.org\n" {
 		t.Errorf("resolv.conf %q", got)
 	}
 }
@@ -127,10 +127,11 @@ func TestEtcWithHostNetwork(t *testing.T) {
 }
 
 // TestResolvConfReachable: a pod with a network of its own has the host's servers that it can reach, and those behind
-// systemd-resolved if there are none. A pod in the host's network has the host's file. If no server is left, the log
+// systemd-resolved if there are none. A pod in the host's network has all of the host's. If no server is left, the log
 // says so once.
 func TestResolvConfReachable(t *testing.T) {
 	const behind = "nameserver 192.0.2.53\n"
+	const comment = "#nameserver 127.0.0.1\n"
 	const none = "# No DNS servers known.\nsearch .\n" // as before DHCP
 	for _, c := range []struct {
 		conf, resolved, want string
@@ -143,11 +144,11 @@ func TestResolvConfReachable(t *testing.T) {
 		{"nameserver 127.0.0.53\noptions edns0\n", none, "nameserver 127.0.0.53\noptions edns0\n", true},
 		{"nameserver 127.0.0.53\n", "nameserver fe80::1%eth0\n", "nameserver 127.0.0.53\n", true},
 		{"nameserver 127.0.0.53\n", "nameserver fe80::1%eth0\n" + behind, behind, false},
-		{"nameserver 127.0.0.1\nnameserver 192.0.2.1\nsearch example.org", behind, "nameserver 192.0.2.1\nsearch example.org", false},
+		{"nameserver 127.0.0.1\nnameserver 192.0.2.1\nsearch example.org\n", behind, "nameserver 192.0.2.1\nsearch example.org\n", false},
 		{"nameserver fe80::1%eth0\nnameserver 2001:db8::1\n", behind, "nameserver 2001:db8::1\n", false},
 		{"nameserver fe80::1%eth0\n", behind, behind, false},
 		{"nameserver 169.254.169.254\n", behind, "nameserver 169.254.169.254\n", false},
-		{"#nameserver 127.0.0.1\n", behind, "#nameserver 127.0.0.1\n", false},
+		{comment, behind, "", false},
 		{"", behind, "", false},
 	} {
 		var log bytes.Buffer
@@ -158,7 +159,7 @@ func TestResolvConfReachable(t *testing.T) {
 		}
 		inHost, withOwn := podWith(), podWith()
 		inHost.Spec.HostNetwork = true
-		if got := f.etc(t, inHost, nil, "resolv.conf"); got != c.conf {
+		if got := f.etc(t, inHost, nil, "resolv.conf"); got != strings.TrimPrefix(c.conf, comment) {
 			t.Errorf("%q gives %q in the host's network", c.conf, got)
 		}
 		withOwn.Spec.DNSConfig = &v1.PodDNSConfig{Nameservers: []string{"127.0.0.1", "192.0.2.7"}} // of its own container

@@ -19,6 +19,7 @@ func TestResolvConf(t *testing.T) {
 		Nameservers: []string{"192.0.2.53", "2001:db8::1"}, Searches: []string{"example.org", "more.example"},
 		Options: []v1.PodDNSConfigOption{{Name: "timeout", Value: new("3")}, {Name: "edns0"}},
 	}
+	written := "nameserver 192.0.2.53\nsearch example.org\noptions timeout:1 rotate\n"
 	inCluster := "nameserver 10.96.0.10\nsearch default.svc.cluster.local svc.cluster.local cluster.local example.org\noptions ndots:5\n"
 	for name, c := range map[string]struct {
 		policy      v1.DNSPolicy
@@ -27,12 +28,12 @@ func TestResolvConf(t *testing.T) {
 		config      *v1.PodDNSConfig
 		want        string
 	}{
-		"default":                      {v1.DNSDefault, false, cluster, nil, host},
+		"default":                      {v1.DNSDefault, false, cluster, nil, written},
 		"cluster first":                {v1.DNSClusterFirst, false, cluster, nil, inCluster},
-		"cluster first, no cluster":    {v1.DNSClusterFirst, false, nil, nil, host},
-		"cluster first, host network":  {v1.DNSClusterFirst, true, cluster, nil, host},
+		"cluster first, no cluster":    {v1.DNSClusterFirst, false, nil, nil, written},
+		"cluster first, host network":  {v1.DNSClusterFirst, true, cluster, nil, written},
 		"cluster first all the same":   {v1.DNSClusterFirstWithHostNet, true, cluster, nil, inCluster},
-		"with host net but no cluster": {v1.DNSClusterFirstWithHostNet, true, nil, nil, host},
+		"with host net but no cluster": {v1.DNSClusterFirstWithHostNet, true, nil, nil, written},
 		"default and more": {v1.DNSDefault, false, nil, config,
 			"nameserver 192.0.2.53\nnameserver 2001:db8::1\nsearch example.org more.example\noptions rotate timeout:3 edns0\n"},
 		"cluster first and more": {v1.DNSClusterFirst, false, cluster, config,
@@ -51,6 +52,37 @@ func TestResolvConf(t *testing.T) {
 		p.Spec.DNSPolicy, p.Spec.HostNetwork, p.Spec.DNSConfig = c.policy, c.hostNetwork, c.config
 		if got := f.etc(t, p, nil, "resolv.conf"); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestSearchOfTheMachine: of the machine's search domains a pod has what the kubelet's parseResolvConf leaves of them.
+func TestSearchOfTheMachine(t *testing.T) {
+	const cluster = "default.svc.cluster.local svc.cluster.local cluster.local"
+	for conf, want := range map[string]string{
+		"search .\n":                              "",
+		"domain example.org\n":                    "",
+		"search . a.example. b.example\n":         "a.example b.example",
+		"search a.example\ndomain b.example\n":    "a.example",
+		"search a.example\nsearch b.example. .\n": "b.example",
+	} {
+		for _, hostNetwork := range []bool{false, true} {
+			for policy, domains := range map[v1.DNSPolicy]string{
+				v1.DNSDefault: want, v1.DNSClusterFirstWithHostNet: strings.TrimSpace(cluster + " " + want),
+			} {
+				f := newFixture(t)
+				f.put(t, "etc/resolv.conf", conf+"nameserver 10.96.0.10\n")
+				f = f.with(Options{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local"})
+				p := podWith()
+				p.Spec.DNSPolicy, p.Spec.HostNetwork = policy, hostNetwork
+				want := "nameserver 10.96.0.10\n"
+				if domains != "" {
+					want += "search " + domains + "\n"
+				}
+				if got := strings.TrimSuffix(f.etc(t, p, nil, "resolv.conf"), "options ndots:5\n"); got != want {
+					t.Errorf("%q, %s, host network %t: %q, want %q", conf, policy, hostNetwork, got, want)
+				}
+			}
 		}
 	}
 }

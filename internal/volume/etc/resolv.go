@@ -44,9 +44,6 @@ func (f *Files) resolvConf(p *v1.Pod) ([]byte, error) {
 			f.warnUnreachable(r.servers)
 		}
 	}
-	if policy == v1.DNSDefault && s.DNSConfig == nil {
-		return host, nil
-	}
 	if policy == v1.DNSClusterFirst || policy == v1.DNSClusterFirstWithHostNet {
 		r = resolver{
 			servers: f.o.ClusterDNS,
@@ -69,6 +66,7 @@ func clusterDomains(namespace, cluster string) []string {
 // ndots:5.
 type resolver struct{ servers, domains, options []string }
 
+// parseResolver parses a resolv.conf as the kubelet does, which ignores lines of the keyword domain.
 func parseResolver(conf []byte) resolver {
 	var r resolver
 	for line := range strings.Lines(string(conf)) {
@@ -79,8 +77,13 @@ func parseResolver(conf []byte) resolver {
 		switch fields[0] {
 		case "nameserver":
 			r.servers = append(r.servers, fields[1])
-		case "search", "domain": // the last line wins
-			r.domains = fields[1:]
+		case "search": // the last line wins; musl resolves no name after a dot alone
+			r.domains = nil
+			for _, domain := range fields[1:] {
+				if domain != "." {
+					r.domains = append(r.domains, strings.TrimSuffix(domain, "."))
+				}
+			}
 		case "options":
 			r.options = append(r.options, fields[1:]...)
 		}
