@@ -76,7 +76,7 @@ type Try struct {
 	Number  int     `json:"number,omitempty"`
 	Outcome Outcome `json:"outcome,omitempty"`
 	// Stops reports that the pod is being removed before it has ended, and Counts that its end counts nevertheless: it
-	// is removed because the Job ends, and not because it is suspended or has fewer pods now.
+	// is removed because the Job fails, and not because it succeeds, is suspended, or has fewer pods now.
 	Stops  bool `json:"stops,omitempty"`
 	Counts bool `json:"counts,omitempty"`
 }
@@ -303,7 +303,8 @@ func (d *decision) unfinished() bool {
 func (d *decision) stop(n int) {
 	for i := len(d.h.Tries) - 1; i >= 0 && d.actives() > n; i-- {
 		if t := &d.h.Tries[i]; t.active() {
-			t.Stops, t.Counts = true, d.target() != nil
+			target := d.target()
+			t.Stops, t.Counts = true, target != nil && target.Type == batchv1.JobFailureTarget
 		}
 	}
 }

@@ -235,7 +235,7 @@ func TestSuccessPolicy(t *testing.T) {
 	m.step(0, "", "work-0 work-1 work-2 work-3 0/0")
 	m.step(time.Second, "work-1 succeeded, work-0 succeeded", "work-2 work-3 2/0 done 0,1")
 	m.step(time.Second, "work-3 succeeded", "3/0 done 0,1,3 SuccessCriteriaMet=SuccessPolicy")
-	m.step(time.Second, "work-2 gone", "3/1 done 0,1,3 SuccessCriteriaMet=SuccessPolicy Complete=SuccessPolicy")
+	m.step(time.Second, "work-2 gone", "3/0 done 0,1,3 SuccessCriteriaMet=SuccessPolicy Complete=SuccessPolicy")
 }
 
 func TestPodFailurePolicy(t *testing.T) {
