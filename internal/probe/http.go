@@ -48,7 +48,7 @@ func (k *asker) askHTTP(ctx context.Context, t *Target, action *v1.HTTPGetAction
 	body, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
 	switch {
 	case err != nil:
-		return answer{failed, err.Error()}
+		return answer{unknown, err.Error()} // the kubelet does not count such an answer, either
 	case response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusBadRequest:
 		return answer{failed, fmt.Sprintf("HTTP probe failed with statuscode: %d", response.StatusCode)}
 	}

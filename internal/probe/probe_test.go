@@ -95,6 +95,16 @@ func TestHTTP(t *testing.T) {
 	})
 	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", http.StatusFound) })
 	mux.HandleFunc("/slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	mux.HandleFunc("/torn/{code}", func(w http.ResponseWriter, r *http.Request) {
+		code, _ := strconv.Atoi(r.PathValue("code"))
+		w.Header().Set("Content-Length", "2")
+		w.WriteHeader(code)
+		fmt.Fprint(w, "x")
+	})
+	mux.HandleFunc("/stalled", func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
 	server := httptest.NewServer(mux)
 	defer server.Close()
 	secure := httptest.NewTLSServer(mux)
@@ -116,6 +126,9 @@ func TestHTTP(t *testing.T) {
 		{"a redirect is followed", "/to?there=/status/500", port, failed, "500"},
 		{"but not to another host", "/to?there=http://localhost.invalid/", port, warned, "Probe terminated redirects"},
 		{"nor for ever", "/round", port, failed, "10 redirects"},
+		{"a body that is cut off", "/torn/200", port, unknown, "unexpected EOF"},
+		{"that of a failure", "/torn/500", port, unknown, "unexpected EOF"},
+		{"a body that stalls", "/stalled", port, unknown, "deadline exceeded"},
 		{"no answer in time", "/slow", port, failed, "deadline exceeded"},
 		{"nobody there", "/", intstr.FromInt32(1), failed, "refused"},
 	} {
