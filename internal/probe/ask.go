@@ -106,14 +106,12 @@ func (k *asker) askExec(ctx context.Context, t *Target, action *v1.ExecAction, t
 	return answer{succeeded, out.text()}
 }
 
-// expand replaces $(NAME) in a probe's command by the values that the manifest itself sets, without
-// expanding references in those values, as Kubernetes does for probes.
+// expand replaces $(NAME) in a probe's command by the values that the manifest itself sets, by nothing if the value is
+// from elsewhere, and without expanding references in those values, as Kubernetes does for probes.
 func expand(command []string, given []v1.EnvVar) ([]string, error) {
 	var vars []pod.Variable
 	for _, e := range slices.Backward(given) { // the last definition counts
-		if e.ValueFrom == nil {
-			vars = append(vars, pod.Variable{Name: e.Name, Value: e.Value})
-		}
+		vars = append(vars, pod.Variable{Name: e.Name, Value: e.Value})
 	}
 	return env.ExpandAll(command, vars)
 }

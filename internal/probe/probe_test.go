@@ -219,7 +219,8 @@ func TestExec(t *testing.T) {
 			fmt.Fprint(out, strings.Join(cmd[1:], " "), strings.Repeat("x", 2*mostAnswer))
 			return strconv.Atoi(cmd[0])
 		})
-		target := Target{Container: &v1.Container{Env: []v1.EnvVar{{Name: "CODE", Value: "7"}, {Name: "MORE", Value: "$(CODE)"}}}}
+		target := Target{Container: &v1.Container{Env: []v1.EnvVar{{Name: "CODE", Value: "7"}, {Name: "MORE", Value: "$(CODE)"},
+			{Name: "SECRET", Value: "x"}, {Name: "SECRET", ValueFrom: &v1.EnvVarSource{}}}}}
 		for _, tt := range []struct {
 			command string
 			want    outcome
@@ -227,6 +228,7 @@ func TestExec(t *testing.T) {
 		}{
 			{"0", succeeded, ""},
 			{"$(CODE) $(MORE) $(NONE) $$(CODE)", failed, "exit code 7: $(CODE) $(NONE) $(CODE)"},
+			{"7 [$(SECRET)]", failed, "exit code 7: []"}, // a value from elsewhere is empty
 			{"sleep", failed, "timed out after 2s"},
 			{"slowly 0", succeeded, ""},
 			{"slowly sleep", failed, "timed out after 2s"},
