@@ -49,7 +49,7 @@ func RunsAlone(p *v1.Pod, sharesPorts bool) string {
 	}
 	for _, c := range AllContainers(p) {
 		for name := range c.Resources.Limits {
-			if !shared[name] {
+			if IsDevice(name) {
 				return "it has a device of its own: " + string(name)
 			}
 		}
@@ -60,9 +60,6 @@ func RunsAlone(p *v1.Pod, sharesPorts bool) string {
 func writesClaim(v v1.Volume) bool {
 	return v.PersistentVolumeClaim != nil && !v.PersistentVolumeClaim.ReadOnly
 }
-
-// shared are the resources that pods have parts of.
-var shared = map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true, v1.ResourceEphemeralStorage: true}
 
 // NeverUpdated returns why AnnotationAutoUpdate cannot have an effect on a pod; "" if it can, or is not there.
 func NeverUpdated(p *v1.Pod) string {
