@@ -269,11 +269,14 @@ var container = map[string]*rule{
 	"tty":                      yes(""),
 }
 
+// imagesGroup is the remark on a group that only podrun gives a process.
+const imagesGroup = "without it, the group of the image's USER counts, which the kubelet with containerd ignores"
+
 var podSecurity = map[string]*rule{
 	"seLinuxOptions":           yes("where SELinux is not in use, a container with them does not start, unless its type is spc_t"),
 	"windowsOptions":           never("podrun runs Linux containers"),
 	"runAsUser":                yes(""),
-	"runAsGroup":               yes(""),
+	"runAsGroup":               yes(imagesGroup),
 	"runAsNonRoot":             yes(""),
 	"supplementalGroups":       yes("at most 65536, those of the image included, as the kernel supports"),
 	"supplementalGroupsPolicy": yes(""),
@@ -338,7 +341,7 @@ var security = map[string]*rule{
 	"seLinuxOptions":           yes("where SELinux is not in use, a container with them does not start, unless its type is spc_t"),
 	"windowsOptions":           never("podrun runs Linux containers"),
 	"runAsUser":                yes(""),
-	"runAsGroup":               yes(""),
+	"runAsGroup":               yes(imagesGroup),
 	"runAsNonRoot":             yes(""),
 	"readOnlyRootFilesystem":   yes(""),
 	"allowPrivilegeEscalation": yes(""),
