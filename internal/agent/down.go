@@ -22,19 +22,19 @@ import (
 type DownOptions struct {
 	// Pick chooses among the pods on the machine.
 	Pick func([]*v1.Pod) ([]*v1.Pod, error)
-	// Unkept removes those of the chosen pods that no other process owns, and the error names the others. Otherwise none is
-	// removed if another process owns one of them.
+	// Unkept removes those of the chosen pods that no other process owns, and the error names the others. Otherwise
+	// none is removed if another process owns one of them.
 	Unkept bool
 	// Grace is the longest grace period of a pod. nil: the manifest's.
 	Grace *time.Duration
-	// Waiting is called with what a pod is waiting for if its removal takes long, and again when that changes. May be nil.
+	// Waiting is called with what a pod's removal waits for, if it takes long, and when that changes. May be nil.
 	Waiting func(key pod.Key, what string)
 }
 
-// Down stops and removes the chosen pods with their grace periods and returns the pods that it removed. It locks the run
-// directory (owner.LockRun) unless serve or another down has that lock: it then works without it, as Once always does, and
-// refuses the pods that serve runs, because serve would start them again. The error names the pods that were not removed.
-// Down returns soon after ctx ends even if something hangs; what it has begun may continue until the process exits.
+// Down stops and removes the chosen pods with their grace periods and returns the pods that it removed. It locks the
+// run directory (owner.LockRun) unless serve or another down has that lock: it then works without it, as Once always
+// does, and refuses serve's pods, because serve would start them again. The error names the pods that were not removed.
+// Down returns soon after ctx ends even if something hangs; what it has begun may go on until the process exits.
 func Down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 	return deadline.Promptly(ctx, func() ([]pod.Key, error) { return down(ctx, o, d) })
 }

@@ -97,7 +97,8 @@ type Options struct {
 	Refusal func(p *v1.Pod) string
 	// Rerun runs pods again that had completed before the loop started.
 	Rerun bool
-	// KeepVolumes leaves the emptyDir volumes of a pod that has completed until it is removed: reports are read from them.
+	// KeepVolumes leaves the emptyDir volumes of a pod that has completed until it is removed: reports are read from
+	// them.
 	KeepVolumes bool
 	// LogTries is the number of consecutive failed syncs after which an exited instance is reaped
 	// although its log cannot be written. 0: no limit.

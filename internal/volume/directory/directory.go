@@ -67,8 +67,8 @@ func HasClaim(dirs layout.Dirs, claim pod.Key) (bool, error) {
 	return true, err
 }
 
-// HasData reports whether there is something in the directory of a claim; of what is no directory, an error. It waits for
-// a file system that does not answer.
+// HasData reports whether there is something in the directory of a claim; of what is no directory, an error. It waits
+// for a file system that does not answer.
 func HasData(dirs layout.Dirs, claim pod.Key) (bool, error) {
 	dir, err := OpenClaim(dirs, claim, unix.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {

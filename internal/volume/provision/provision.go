@@ -125,9 +125,9 @@ func isDeleted(claim pod.Key, driver string) error {
 		"is back: then the pod gets a new volume", claim, Command(claim), driver)
 }
 
-// keepsDirectory returns an error if the claim has data in its directory and had no PersistentVolume before, as when its
-// PersistentVolume comes after the pod has started: a container that starts again would have another volume than the
-// pod's others.
+// keepsDirectory returns an error if the claim has data in its directory and had no PersistentVolume before, as when
+// its PersistentVolume comes after the pod has started: a container that starts again would have another volume than
+// the pod's others.
 func (p *Provisioner) keepsDirectory(claim pod.Key, volume string) error {
 	if _, had, err := ReadBinding(p.Dirs, claim); had || err != nil {
 		return err
