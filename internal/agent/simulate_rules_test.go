@@ -141,11 +141,26 @@ func backoffKept(w *world, i *instance) string {
 		// during which the clock was set for a long one, after which the back-off begins anew.
 		return ""
 	}
-	least := min(10*time.Second<<min(len(all)-2, 4), simulatedBackoff)
+	steps := len(all) - 2
+	if all[0].attempt == 0 && byProbe(all[0]) { // the first that a probe ends does not count
+		steps--
+	}
+	if steps < 0 {
+		return ""
+	}
+	least := min(10*time.Second<<min(steps, 4), simulatedBackoff)
+	if byProbe(last) && last.ended.Sub(last.began) >= least { // the kubelet counts from the end before
+		return ""
+	}
 	if pause := i.began.Sub(last.ended); pause < least-slack {
 		return fmt.Sprintf("it begins %s after the end of run %d in this sandbox", pause, len(all))
 	}
 	return ""
+}
+
+// byProbe reports whether podrun has ended the instance, which has a probe that may be why.
+func byProbe(i *instance) bool {
+	return !i.asked.IsZero() && (i.spec.StartupProbe != nil || i.spec.LivenessProbe != nil)
 }
 
 // signalRules hold when a process is sent a signal.
