@@ -37,9 +37,6 @@ func (r Rollout) Apply(d *manifest.Desired, recorded workload.Recorded, before m
 	sharesPorts := r.SharesPorts != nil && r.SharesPorts()
 	var all []*update
 	for _, w := range d.Workloads {
-		if recreates(w) {
-			recreate(w, d, recorded, before)
-		}
 		if strategy, rolling := w.Rolling(); rolling && w.Replicas > 0 {
 			u := &update{id: w.ID, strategy: strategy, key: func(i int) pod.Key { return w.PodKey(w.Start + i) }}
 			for i := range w.Replicas {
