@@ -151,7 +151,7 @@ var rooms = map[string]room{
 	"internal/network/cni":                 {imports: "sys pod network/netdev network/records"},
 	"internal/network/records":             {imports: "checkpoint/layout sys network/nft"},
 	"internal/network/nft":                 {},
-	"internal/network/netdev":              {imports: "sys"},
+	"internal/network/netdev":              {imports: "sys sys/shortage"},
 	"internal/network/nettest":             {imports: "pod"},
 	"internal/sandbox":                     {imports: "pod checkpoint/layout sys cgroup oci runtime/trace"},
 	"internal/volume":                      {imports: "pod oci oci/env checkpoint/layout sys sys/mounted runtime volume/csi volume/directory volume/etc volume/filled volume/fsgroup volume/mounts volume/persistent volume/provision volume/subpath"},

@@ -891,15 +891,12 @@ func TestVolumesOfPodsThatEnded(t *testing.T) {
 			after(time.Minute)
 			rt.Exit("u2-b-0", 1)
 			after(time.Minute)
-			released, not := unmounted, ended
+			gone := []pod.UID{"u1"}
 			if keep {
-				released, not = ended, unmounted
+				gone = nil
 			}
-			if len(released) != 1 || released[0] != "u1" || len(not) > 0 {
-				t.Errorf("keep %v: ended %v, unmounted %v", keep, ended, unmounted)
-			}
-			if slices.Equal(emptied, []pod.UID{"u1"}) == keep {
-				t.Errorf("keep %v: emptyDir volumes of %v are removed", keep, emptied)
+			if !slices.Equal(ended, []pod.UID{"u1"}) || !slices.Equal(unmounted, gone) || !slices.Equal(emptied, gone) {
+				t.Errorf("keep %v: ended %v, unmounted %v, without emptyDir volumes %v", keep, ended, unmounted, emptied)
 			}
 		})
 	}

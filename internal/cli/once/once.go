@@ -151,10 +151,21 @@ type run struct {
 	// printing of logs.
 	hasResults   atomic.Bool
 	printingEnds atomic.Pointer[<-chan struct{}]
+	// givenUp is closed at the second interrupt, or when after the first one the clean-up has had its time: a reader
+	// that has stopped reading must not keep pods from being stopped.
+	givenUp chan struct{}
 }
 
 // pods runs the pods and reports their results.
 func (r *run) pods(ctx context.Context) error {
+	r.givenUp = make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		select {
+		case <-r.Signals.Second():
+		case <-time.After(r.CleanupTimeout):
+		}
+		close(r.givenUp)
+	})
 	ticking, stop := sync.WaitGroup{}, make(chan struct{})
 	ticking.Go(func() { r.lines.Tick(stop) })
 	finish := sync.OnceFunc(func() {
@@ -230,7 +241,7 @@ func (r *run) printingEnd() <-chan struct{} {
 	if next := r.printingEnds.Load(); next != nil {
 		return *next
 	}
-	return r.Signals.Second()
+	return r.givenUp
 }
 
 // closeStream ends the printing of logs as they are written.

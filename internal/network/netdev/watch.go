@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/shortage"
 )
 
 // settling is how long Watch waits after a change: others often come with it.
@@ -35,14 +35,13 @@ type Watched struct {
 
 // Watch calls changed at once, and then after each change that the kernel announces, until ctx ends, which is its
 // error: once for all changes within half a second. It watches the network namespace of the calling thread. While
-// something for it is missing, such as descriptors, it tries again, and calls changed when it can watch; only who may
-// not listen at all gets another error.
+// something for it is used up, such as descriptors, it tries again, and calls changed when it can watch.
 func Watch(ctx context.Context, w Watched, changed func()) error {
 	for pause := settling; ; {
 		switch err := w.once(ctx, changed); {
 		case err == nil:
 			pause = settling
-		case ctx.Err() != nil || isRefused(err):
+		case ctx.Err() != nil || !shortage.Is(err) && !errors.Is(err, os.ErrNoDeadline):
 			return err
 		default:
 			pause = min(2*pause, longestPause)
@@ -51,12 +50,6 @@ func Watch(ctx context.Context, w Watched, changed func()) error {
 			return err
 		}
 	}
-}
-
-// isRefused reports that this process may not listen, or that the kernel has nothing to listen to.
-func isRefused(err error) bool {
-	return slices.ContainsFunc([]error{unix.EPERM, unix.EACCES, unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT},
-		func(one error) bool { return errors.Is(err, one) })
 }
 
 // once calls changed, and returns when a change was announced meanwhile or after that.

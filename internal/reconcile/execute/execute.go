@@ -335,12 +335,11 @@ func (e *Executor) removeSandbox(ctx context.Context, s *revision.State, a plan.
 	if a.Lost {
 		return e.failures.Keep(s.Pod, plan.FailureSandbox+a.ID, pod.ReasonKillPod, err)
 	}
-	switch {
-	case err != nil || !a.Completed || s.Pod == nil:
-	case e.remover.keepVolumes:
+	if err == nil && a.Completed && s.Pod != nil {
 		err = e.remover.volumes.Ended(ctx, s.Pod.UID)
-	default:
-		err = e.remover.removeEmptyDirs(ctx, []pod.UID{s.Pod.UID})
+		if err == nil && !e.remover.keepVolumes {
+			err = e.remover.removeEmptyDirs(ctx, []pod.UID{s.Pod.UID})
+		}
 	}
 	if err != nil {
 		e.recorder.Record("", record.Warning, pod.ReasonKillPod, err.Error())
