@@ -211,26 +211,15 @@ func (e *Executor) withSpace(ctx context.Context, s *revision.State, seen pod.Ob
 // expendable returns the revisions that have no use any more for their emptyDir volumes, if a is a step towards the end
 // of one: all of a pod that is not wanted, one that another replaces, and one that is evicted.
 func (e *Executor) expendable(s *revision.State, seen pod.Observed, a plan.Action) []pod.UID {
+	var id string
 	var of pod.UID
-	container := func(id string) (uid pod.UID) {
-		for _, c := range seen.Containers {
-			if c.ID == id {
-				uid = c.UID
-			}
-		}
-		return uid
-	}
 	switch a := a.(type) {
 	case plan.Reap:
-		of = container(a.ID)
+		id = a.ID
 	case plan.RemoveContainer:
-		of = container(a.ID)
+		id = a.ID
 	case plan.RemoveSandbox:
-		for _, sandbox := range seen.Sandboxes {
-			if sandbox.ID == a.ID {
-				of = sandbox.UID
-			}
-		}
+		id = a.ID
 	case plan.RemoveData:
 		of = a.UID
 	default:
@@ -238,6 +227,16 @@ func (e *Executor) expendable(s *revision.State, seen pod.Observed, a plan.Actio
 	}
 	if s.Pod == nil {
 		return seen.Data
+	}
+	for _, c := range seen.Containers {
+		if c.ID == id {
+			of = c.UID
+		}
+	}
+	for _, sandbox := range seen.Sandboxes {
+		if sandbox.ID == id {
+			of = sandbox.UID
+		}
 	}
 	lives := func(c pod.Container) bool { return c.UID == of && c.State == pod.Running }
 	if of == "" || of == s.Pod.UID && e.evicted() == "" || slices.ContainsFunc(seen.Containers, lives) {
