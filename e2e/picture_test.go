@@ -13,7 +13,8 @@ import (
 // cell is how many pixels of a page, across and down, are one of the picture that is kept of it.
 const cell = 8
 
-// plain makes what changes from run to run the same: numbers, names of the machine and of temporary files, the log, lines.
+// plain makes what changes from run to run, and with the age of a pod, the same: numbers, names of the machine and of temporary
+// files, the log, lines, and whether the page is longer than the window.
 const plain = `(() => {
 	const text = document.querySelector("main").innerText;
 	if (!text.includes("CrashLoopBackOff") || !text.includes("next attempt in")) return "it runs just now, or is about to";
@@ -21,10 +22,12 @@ const plain = `(() => {
 	changed.clear();
 	const all = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	for (let node; node = all.nextNode();) node.data = node.data.replace(/\/tmp\/\S*\/manifests/g, "/etc/pods").replace(/[0-9]+/g, "0");
-	for (const dd of document.querySelectorAll("#node > dd, #lines dd, #events td")) dd.textContent = "0";
+	for (const dd of document.querySelectorAll("#node > dd, #events td")) dd.textContent = "0";
 	for (const e of document.querySelectorAll("td.number, td.text, .happened > li, td.wide, #story dd")) e.textContent = "0";
 	for (const e of document.querySelectorAll(".spark, .bar, .mark, .legend > *, li ~ li, #events tr ~ tr")) e.remove();
 	document.getElementById("log")?.replaceChildren("log");
+	document.getElementById("lines")?.replaceChildren();
+	document.documentElement.style.overflow = "hidden";
 	scrollTo(0, 0);
 	return "done";
 })()`
