@@ -73,8 +73,8 @@ func converted() []struct {
 	}
 	return []field{
 		{"image", texts(func(s *service, v string) { s.main.Image = v })},
-		{"entrypoint", func(s *service, v any) { s.main.Command = s.words("entrypoint", v) }},
-		{"command", func(s *service, v any) { s.main.Args = s.words("command", v) }},
+		{"entrypoint", func(s *service, v any) { s.main.Command = escapedAll(s.words("entrypoint", v)) }},
+		{"command", func(s *service, v any) { s.main.Args = escapedAll(s.words("command", v)) }},
 		{"env_file", setEnvFiles},
 		{"environment", (*service).environment},
 		{"ports", setPorts},
@@ -197,8 +197,26 @@ func (s *service) words(field string, v any) []string {
 	return all
 }
 
-// escaped keeps Kubernetes from replacing $(NAME) in a text, which compose does not do.
-func escaped(text string) string { return strings.ReplaceAll(text, "$(", "$$(") }
+// escaped keeps Kubernetes from replacing $(NAME) and $$ in a text, which compose does not do.
+func escaped(text string) string {
+	var out strings.Builder
+	for i := range len(text) {
+		out.WriteByte(text[i])
+		if text[i] == '$' && i+1 < len(text) && (text[i+1] == '$' || text[i+1] == '(') {
+			out.WriteByte('$')
+		}
+	}
+	return out.String()
+}
+
+// escapedAll returns the words of a command escaped.
+func escapedAll(words []string) []string {
+	var all []string
+	for _, word := range words {
+		all = append(all, escaped(word))
+	}
+	return all
+}
 
 func (s *service) environment(v any) {
 	tree, _ := v.(map[string]any)

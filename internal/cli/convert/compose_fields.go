@@ -187,7 +187,8 @@ func setHealthcheck(s *service, v any) {
 	if scalar(test[0]) == "CMD-SHELL" {
 		command = []string{"/bin/sh", "-c", strings.Join(command, " ")}
 	}
-	probe := &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: command}}, FailureThreshold: 3}
+	check := &v1.ExecAction{Command: escapedAll(command)}
+	probe := &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: check}, FailureThreshold: 3}
 	set := func(field string, standard time.Duration, to *int32) {
 		d := standard
 		if text := scalar(h[field]); text != "" {

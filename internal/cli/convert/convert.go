@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -168,8 +169,13 @@ func text(tree map[string]any, key string) string {
 	return s
 }
 
-// absolute returns a path of a compose file.
+// absolute returns a path of a compose file, in which ~ is the user's home directory.
 func (c *converter) absolute(path string) string {
+	if rest, is := strings.CutPrefix(path, "~"); is && (rest == "" || rest[0] == '/') {
+		if home, _ := c.lookup("HOME"); home != "" {
+			path = home + rest
+		}
+	}
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}

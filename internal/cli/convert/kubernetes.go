@@ -57,7 +57,7 @@ func (c *converter) kubernetes(object map[string]any) {
 		c.keep(name, kind, object)
 	case path != nil:
 		c.workload(name, kind, object, at(object, path...))
-	case kind == "ConfigMap" || kind == "Secret":
+	case kind == "ConfigMap" || kind == "Secret" || kind == "StorageClass" || kind == "CSIDriver":
 		c.dropMetadata(name, metadata)
 		c.addTree(name, object)
 	default:

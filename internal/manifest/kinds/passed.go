@@ -12,6 +12,7 @@ var (
 	flowControl  = []string{"flowcontrol.apiserver.k8s.io"}
 	certificates = []string{"certificates.k8s.io"}
 	resources    = []string{"resource.k8s.io"}
+	leases       = []string{"coordination.k8s.io"}
 )
 
 // What it means that podrun passes over several kinds.
@@ -28,6 +29,7 @@ const (
 	noIngress    = "nothing routes requests by host or path; hostPort makes a port reachable"
 	noQuota      = "neither its limits nor its defaults apply to pods"
 	noNamespaces = "a namespace exists when a pod is in it"
+	noOrders     = "it is what a cluster records of itself, and orders nothing"
 )
 
 // passed are the kinds that are read and not needed. A kind that makes pods is never one of them.
@@ -64,13 +66,25 @@ var passed = []Kind{
 	{"VolumeAttributesClass", Passed, storage, noDrivers},
 	{"PriorityClass", Passed, []string{"scheduling.k8s.io"}, "podrun preempts and evicts no pod"},
 	{"RuntimeClass", Passed, []string{"node.k8s.io"}, "a pod's runtimeClassName is one that --node-config names"},
-	{"Lease", Passed, []string{"coordination.k8s.io"}, noServer + " in which a leader would be elected"},
+	{"Lease", Passed, leases, noServer + " in which a leader would be elected"},
+	{"LeaseCandidate", Passed, leases, noServer + " in which a leader would be elected"},
 	{"FlowSchema", Passed, flowControl, noServer},
 	{"PriorityLevelConfiguration", Passed, flowControl, noServer},
 	{"CertificateSigningRequest", Passed, certificates, noServer + " that would sign it"},
 	{"ClusterTrustBundle", Passed, certificates, noServer},
+	{"PodCertificateRequest", Passed, certificates, noServer + " that would sign it"},
 	{"DeviceClass", Passed, resources, noDevices},
 	{"ResourceClaim", Passed, resources, noDevices},
 	{"ResourceClaimTemplate", Passed, resources, noDevices},
 	{"ResourceSlice", Passed, resources, noDevices},
+	{"DeviceTaintRule", Passed, resources, noDevices},
+	{"Node", Passed, core, "the machine's labels and taints are those that --node-config names"},
+	{"Event", Passed, []string{"", "events.k8s.io"}, noOrders},
+	{"ComponentStatus", Passed, core, noOrders},
+	{"ControllerRevision", Passed, apps, noOrders},
+	{"Binding", Passed, core, "there is one machine, on which all pods run"},
+	{"ServiceCIDR", Passed, networking[:1], noServices},
+	{"IPAddress", Passed, networking[:1], noServices},
+	{"StorageVersion", Passed, []string{"internal.apiserver.k8s.io"}, noServer},
+	{"StorageVersionMigration", Passed, []string{"storagemigration.k8s.io"}, noServer},
 }

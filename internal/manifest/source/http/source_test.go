@@ -270,7 +270,7 @@ func badAnswers() map[string]struct {
 		"null":               {serves("null"), "the answer is empty"},
 		"garbage":            {serves("\x00\xff\xfe"), "is not UTF-8 text"},
 		"web page":           {serves("<!DOCTYPE html><html><body>Log in</body></html>"), "is not an object"},
-		"another kind":       {serves("apiVersion: v1\nkind: Node\nmetadata: {name: a}\n"), `"Node"`},
+		"another kind":       {serves("apiVersion: v1\nkind: Nod\nmetadata: {name: a}\n"), `"Nod"`},
 		"one bad pod":        {serves(web + "---\n" + podText("Bad Name", "i")), "metadata.name"},
 		"cut off": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
