@@ -158,7 +158,7 @@ func (v *Volumes) groupDir(uid pod.UID, dir string, group int64) error {
 	if err != nil {
 		return err
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && int64(st.Gid) == group {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int64(st.Gid) == group && info.Mode()&os.ModeSetgid != 0 {
 		return nil
 	}
 	if err := own.Chmod(info.Mode() | os.ModeSetgid); err != nil {

@@ -405,11 +405,25 @@ func TestGroup(t *testing.T) {
 	if !strings.HasPrefix(got, `a 440 "1"`) {
 		t.Error(got)
 	}
-	for _, path := range []string{dir + "/..data/", dir + "/..data/a"} {
+	if info, err := os.Stat(dir); err != nil || info.Mode() != os.ModeDir|os.ModeSetgid|0o777 {
+		t.Errorf("%s: %v, %v", dir, info.Mode(), err)
+	}
+	for _, path := range []string{dir, dir + "/..data/", dir + "/..data/a"} {
 		var st unix.Stat_t
 		if err := unix.Stat(path, &st); err != nil || st.Gid != 4242 {
 			t.Errorf("%s belongs to group %d, %v", path, st.Gid, err)
 		}
+	}
+}
+
+// TestRootsGroup: what is made in an emptyDir of the group 0 belongs to it, too.
+func TestRootsGroup(t *testing.T) {
+	needRoot(t)
+	p := podWith(emptyDir("v"))
+	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64(0))}
+	dir := newFixture(t).mustSetup(t, p, mounting(v1.VolumeMount{Name: "v", MountPath: "/v"}))
+	if info, err := os.Stat(dir); err != nil || info.Mode() != os.ModeDir|os.ModeSetgid|0o777 {
+		t.Errorf("%v, %v", info, err)
 	}
 }
 

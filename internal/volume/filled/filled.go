@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
@@ -55,6 +56,11 @@ func Write(dir string, files Files, group *int64) error {
 		return err
 	}
 	defer root.Close()
+	if group != nil {
+		if err := giveTo(root, *group); err != nil {
+			return err
+		}
+	}
 	current, err := root.Readlink(dataLink)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -172,6 +178,22 @@ func makeFor(root *os.Root, dir string, group *int64) error {
 		}
 	}
 	return root.Chmod(dir, mode)
+}
+
+// giveTo gives the volume's own directory to a group, to which then belongs what is created in it, as the kubelet does
+// (pkg/volume, SetVolumeOwnership).
+func giveTo(root *os.Root, group int64) error {
+	info, err := root.Lstat(".")
+	if err != nil {
+		return err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int64(st.Gid) == group && info.Mode()&fs.ModeSetgid != 0 {
+		return nil
+	}
+	if err := root.Lchown(".", -1, int(group)); err != nil {
+		return err
+	}
+	return root.Chmod(".", info.Mode()|fs.ModeSetgid)
 }
 
 func writeFile(root *os.Root, at string, f File, group *int64) error {
