@@ -105,11 +105,11 @@ func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 			})...)
 		}
 	})
+	gone, err := result.Removed(chosen.Pods, left)
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("stopping pods: %w", err)
+		return gone, fmt.Errorf("stopping pods: %w", err)
 	}
 	sweep(a)
-	gone, err := result.Removed(chosen.Pods, left)
 	return gone, errors.Join(err, others, chosen.Err())
 }
 

@@ -46,6 +46,20 @@ func TestDownBesideAnother(t *testing.T) {
 	})
 }
 
+// TestDownInterrupted: the pods that are gone by then are named.
+func TestDownInterrupted(t *testing.T) {
+	onFake(t, func(r *onceTest) {
+		r.mustRun(strings.Replace(onceManifest("a", "Always", "web:1"), "name: c,", "name: deaf,", 1))
+		r.mustRun(onceManifest("b", "Always", "web:1"))
+		r.runtime.IgnoreTerm("deaf")
+		r.after(5*time.Second, r.interrupt)
+		gone, err := Down(r.ctx, r.o, DownOptions{Pick: func(pods []*v1.Pod) ([]*v1.Pod, error) { return pods, nil }})
+		if !errors.Is(err, context.Canceled) || len(gone) != 1 || gone[0].Name != "b-n" {
+			t.Errorf("%v, %v", gone, err)
+		}
+	})
+}
+
 // TestDownSaysWhatItWaitsFor: what a removal waits for is reported after some seconds, and again
 // when it changes. An interrupt ends the wait, even if something hangs.
 func TestDownSaysWhatItWaitsFor(t *testing.T) {
@@ -81,7 +95,7 @@ func TestDownSaysWhatItWaitsFor(t *testing.T) {
 				var mu sync.Mutex // what hangs goes on beside Down's end
 				var said []string
 				began := time.Now()
-				_, err := Down(r.ctx, r.o, DownOptions{
+				gone, err := Down(r.ctx, r.o, DownOptions{
 					Pick: func(pods []*v1.Pod) ([]*v1.Pod, error) { return pods, nil },
 					Waiting: func(key pod.Key, what string) {
 						mu.Lock()
@@ -94,6 +108,9 @@ func TestDownSaysWhatItWaitsFor(t *testing.T) {
 				defer mu.Unlock()
 				if errors.Is(err, context.Canceled) != (c.interrupt > 0) || !slices.Equal(said, c.said) {
 					t.Errorf("said %q, want %q; %v", said, c.said, err)
+				}
+				if c.interrupt > 0 && len(gone) > 0 {
+					t.Errorf("gone: %v", gone)
 				}
 				if c.interrupt == 0 && r.there() != "" {
 					t.Errorf("there is %s", r.there())

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
+	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -159,6 +161,7 @@ func TestRecorder(t *testing.T) {
 	for range 3 {
 		r.Record(pod.Event{Key: key, UID: "u", Container: "app", Warning: true, Reason: "BackOff", Message: strings.Repeat("ü", 1000)})
 	}
+	r.Record(pod.Event{Key: key, UID: "u", Container: "prep", Init: true, Reason: "Started"})
 	r.Record(pod.Event{Reason: "FailedValidation", Message: "bad"})
 	go func() { done <- r.Run(ctx) }()
 	cancel() // what is left is written all the same
@@ -167,12 +170,16 @@ func TestRecorder(t *testing.T) {
 	}
 	got, err := Read(dirs)
 	must(t, err)
-	if len(got) != 2 {
+	if len(got) != 3 {
 		t.Fatalf("got %s", text(got))
 	}
-	e, n := got[0].Event(), got[1].Event()
-	if e.Count != 3 {
-		e, n = n, e
+	by := map[string]v1.Event{}
+	for _, one := range got {
+		by[one.Reason] = one.Event()
+	}
+	e, n := by["BackOff"], by["FailedValidation"]
+	if path := by["Started"].InvolvedObject.FieldPath; path != "spec.initContainers{prep}" {
+		t.Error(path)
 	}
 	if e.Count != 3 || e.Type != "Warning" || e.InvolvedObject.Kind != "Pod" || e.InvolvedObject.FieldPath != "spec.containers{app}" ||
 		e.InvolvedObject.UID != "u" || e.Source.Host != "node1" || len(e.Message) > mostMessage || !strings.HasSuffix(e.Message, "ü…") {

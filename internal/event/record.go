@@ -31,6 +31,8 @@ type Record struct {
 	Name      string  `json:"name"`
 	UID       pod.UID `json:"uid,omitempty"`
 	Container string  `json:"ctr,omitempty"`
+	// Init reports that the container is an init container.
+	Init bool `json:"init,omitempty"`
 	// Node is the node on which the event happened.
 	Node    string `json:"node,omitempty"`
 	Warning bool   `json:"warn,omitempty"`
@@ -156,6 +158,9 @@ func (r Record) Event() v1.Event {
 	}
 	if r.Container != "" {
 		e.InvolvedObject.FieldPath = "spec.containers{" + r.Container + "}"
+		if r.Init {
+			e.InvolvedObject.FieldPath = "spec.initContainers{" + r.Container + "}"
+		}
 	}
 	e.Reason, e.Message, e.Type = r.Reason, r.Message, v1.EventTypeNormal
 	if r.Warning {

@@ -42,7 +42,8 @@ func New(dirs layout.Dirs, node string, log *slog.Logger) *Recorder {
 func (r *Recorder) Record(e pod.Event) {
 	now := time.Now()
 	record := Record{
-		Kind: e.Kind, Namespace: e.Key.Namespace, Name: e.Key.Name, UID: e.UID, Container: e.Container, Node: r.node,
+		Kind: e.Kind, Namespace: e.Key.Namespace, Name: e.Key.Name, UID: e.UID, Node: r.node,
+		Container: e.Container, Init: e.Init,
 		Warning: e.Warning, Reason: e.Reason, Message: excerpt.Of(strings.TrimSpace(e.Message), mostMessage),
 		Count: 1, First: now.UTC(), Last: now.UTC(),
 	}

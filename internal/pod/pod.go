@@ -307,6 +307,7 @@ type Event struct {
 	Key       Key
 	UID       UID
 	Container string // empty for the pod as a whole
+	Init      bool   // whether Container is an init container
 	// Warning reports that the event is a problem.
 	Warning bool
 	// Reason is Kubernetes' reason where it has one: Pulled, Started, BackOff, …

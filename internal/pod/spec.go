@@ -13,15 +13,17 @@ func IsSidecar(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
+// IsInit reports whether the named container is one of p's init containers. p may be nil.
+func IsInit(p *v1.Pod, name string) bool {
+	return p != nil && slices.ContainsFunc(p.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name })
+}
+
 // SidecarOrder returns the position of the named container among p's init containers, from 1, if it
 // is a sidecar; else 0.
 func SidecarOrder(p *v1.Pod, name string) int {
-	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; c.Name == name && IsSidecar(c) {
-			return i + 1
-		}
-	}
-	return 0
+	return 1 + slices.IndexFunc(p.Spec.InitContainers, func(c v1.Container) bool {
+		return c.Name == name && IsSidecar(&c)
+	})
 }
 
 // AllContainers returns p's init containers and then its other containers, in the manifest's order.

@@ -101,7 +101,8 @@ func (p *Prober) say(i *instance, w watch, a answer) {
 			reason = "ProbeWarning"
 		}
 		p.events.Record(pod.Event{
-			Key: i.key, UID: i.Pod.UID, Container: i.Container.Name, Warning: true, Reason: reason,
+			Key: i.key, UID: i.Pod.UID, Container: i.Container.Name, Init: pod.IsInit(i.Pod, i.Container.Name),
+			Warning: true, Reason: reason,
 			Message: strings.ToUpper(w.kind[:1]) + w.kind[1:] + " probe " + notWell[a.outcome] + ": " +
 				strings.TrimRight(a.message, ": \n"),
 		})

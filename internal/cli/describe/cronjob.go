@@ -28,7 +28,7 @@ func (d *Printer) cronJob(o query.Object, c *batchv1.CronJob) {
 	d.line(0, "Schedule", schedule)
 	d.line(0, "Time Zone", ptr.Deref(s.TimeZone, unset))
 	d.line(0, "Concurrency Policy", string(s.ConcurrencyPolicy))
-	d.line(0, "Suspend", fmt.Sprint(ptr.Deref(s.Suspend, false)))
+	d.line(0, "Suspend", cronjobs.Boolean(ptr.Deref(s.Suspend, false)))
 	deadline := unset
 	if s.StartingDeadlineSeconds != nil {
 		deadline = fmt.Sprintf("%ds", *s.StartingDeadlineSeconds)

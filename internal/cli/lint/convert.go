@@ -35,7 +35,7 @@ be read.`
 func Convert(ctx context.Context, paths []string, streams cli.Streams, o Options) error {
 	var all bytes.Buffer
 	failed := false
-	for _, path := range paths {
+	for _, path := range once(paths) {
 		made, err := convertOrEnd(ctx, path, streams.In)
 		name := path
 		if path == "-" {

@@ -64,6 +64,17 @@ type Options struct {
 	Served            func(path string) (reads, strict bool)
 }
 
+// once returns paths without further ones of the standard input, which can be read once.
+func once(paths []string) []string {
+	var all []string
+	for _, path := range paths {
+		if path != manifest.Stdin || !slices.Contains(all, path) {
+			all = append(all, path)
+		}
+	}
+	return all
+}
+
 // Check reads manifests as serve does and reports what is in them and what cannot be used. It fails
 // only if ctx ends.
 func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
@@ -74,7 +85,7 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 	if o.Stdin != nil {
 		o.Stdin = io.TeeReader(o.Stdin, lines.stdin)
 	}
-	for _, path := range paths {
+	for _, path := range once(paths) {
 		s := o.snapshot(ctx, path)
 		if s.Err != nil {
 			f.unreadable = append(f.unreadable, s.Err)

@@ -158,10 +158,10 @@ func TestReportMergesReports(t *testing.T) {
 	must(t, os.WriteFile(secret, []byte(secretText), 0o600))
 	for name, text := range map[string]string{
 		"a.xml": `<testsuites><testsuite name=" go
-test " time="1,234.5" timestamp="2026-01-02T03:04:05.678Z"><testcase name="one" classname="k" time="NaN"/><testcase name="">
+test " time="1,234.5" timestamp="2026-01-31T03:04:05.678Z"><testcase name="one" classname="k" time="NaN"/><testcase name="">
 			<failure message="no">why</failure></testcase><testsuite><testcase name="nested"><skipped/></testcase></testsuite>
 			<system-out>said</system-out></testsuite></testsuites>`,
-		"b.xml":    `<testsuite name="` + strings.Repeat("n", 5000) + `" timestamp="soon"><testcase><error/></testcase></testsuite>`,
+		"b.xml":    `<testsuite name="` + strings.Repeat("n", 5000) + `" timestamp="2026-02-31T03:04:05Z"><testcase><error/></testcase></testsuite>`,
 		"bad.xml":  `<testsuite><testcase>`,
 		"html.xml": `<html/>`,
 		"big.xml":  strings.Repeat(" ", maxReport+1),
@@ -181,13 +181,16 @@ test " time="1,234.5" timestamp="2026-01-02T03:04:05.678Z"><testcase name="one" 
 	}
 	text := written(t, junitOf(r))
 	for _, want := range []string{
-		`name="go test" package="tests" id="1" timestamp="2026-01-02T03:04:05"`, `time="1234.500"`,
+		`name="go test" package="tests" id="1" timestamp="2026-01-31T03:04:05"`, `time="1234.500"`,
 		`<testcase name="one" classname="k" time="0.000">`, `<failure message="no" type="Error"><![CDATA[why]]></failure>`,
 		`<testcase name="nested"`, `<system-out><![CDATA[said]]></system-out>`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it lacks %s:\n%s", want, text)
 		}
+	}
+	if strings.Contains(text, "2026-02-31") {
+		t.Errorf("a day that does not exist:\n%s", text)
 	}
 	if len(warnings) != 8 || strings.Contains(text, "secret") {
 		t.Errorf("%d warnings: %s\n%s", len(warnings), strings.Join(warnings, "\n"), text)

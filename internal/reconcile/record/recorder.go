@@ -30,7 +30,7 @@ type Events interface{ Record(e pod.Event) }
 type Recorder struct {
 	events Events
 	key    pod.Key
-	uid    pod.UID // of the chosen revision
+	pod    *v1.Pod // the chosen revision; nil if there is none
 	log    *slog.Logger
 
 	problem, failure, pending string
@@ -75,9 +75,14 @@ func (r *Recorder) Record(container string, warning bool, reason, message string
 	if strings.HasPrefix(container, VolumeImage("")) {
 		container = ""
 	}
-	r.events.Record(pod.Event{
-		Key: r.key, UID: r.uid, Container: container, Warning: warning, Reason: reason, Message: message,
-	})
+	e := pod.Event{
+		Key: r.key, Container: container, Init: pod.IsInit(r.pod, container),
+		Warning: warning, Reason: reason, Message: message,
+	}
+	if r.pod != nil {
+		e.UID = r.pod.UID
+	}
+	r.events.Record(e)
 }
 
 // Failure records an attempt that created no instance of a container of p, under the
@@ -123,10 +128,7 @@ func (r *Recorder) Outdated(err error) {
 
 // Manifest records that the manifest of a newly chosen revision has become invalid.
 func (r *Recorder) Manifest(s revision.State) {
-	r.uid = ""
-	if s.Pod != nil {
-		r.uid = s.Pod.UID
-	}
+	r.pod = s.Pod
 	if s.Pod != nil && s.Problem != "" && s.Problem != r.problem {
 		r.Record("", Warning, "FailedValidation", s.Problem)
 	}

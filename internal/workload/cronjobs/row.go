@@ -49,6 +49,14 @@ func metaTime(t time.Time) *metav1.Time {
 	return &metav1.Time{Time: t}
 }
 
+// Boolean returns a boolean as kubectl prints it: True or False.
+func Boolean(b bool) string {
+	if b {
+		return "True"
+	}
+	return "False"
+}
+
 // Row returns the cells of a CronJob in the table of kubectl get cronjobs.
 func Row(c *batchv1.CronJob, now time.Time) []string {
 	last := "<none>"
@@ -56,7 +64,7 @@ func Row(c *batchv1.CronJob, now time.Time) []string {
 		last = duration.HumanDuration(now.Sub(t.Time))
 	}
 	return []string{
-		c.Spec.Schedule, ptr.Deref(c.Spec.TimeZone, "<none>"), fmt.Sprint(ptr.Deref(c.Spec.Suspend, false)),
+		c.Spec.Schedule, ptr.Deref(c.Spec.TimeZone, "<none>"), Boolean(ptr.Deref(c.Spec.Suspend, false)),
 		fmt.Sprint(len(c.Status.Active)), last,
 	}
 }
