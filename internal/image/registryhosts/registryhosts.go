@@ -22,11 +22,10 @@ const MaxToken = 1 << 20
 
 // Bounded returns the hosts that o configures. Their authorizers read at most MaxToken of an answer, and their other
 // answers are encoded once at most, by gzip or deflate. What a hosts.toml file configures for a host does not apply to
-// others to which a registry leads.
+// others to which a registry leads. An invalid hosts.toml file is an error.
 func Bounded(ctx context.Context, o config.HostOptions) docker.RegistryHosts {
-	configured := config.ConfigureHosts(ctx, o)
 	return func(name string) ([]docker.RegistryHost, error) {
-		hosts, err := configured(name)
+		hosts, err := configure(ctx, o, name)
 		transports := scope(hosts)
 		for i, host := range hosts {
 			content, client := *host.Client, *host.Client

@@ -91,6 +91,17 @@ func TestPullByDigestAndMirror(t *testing.T) {
 	if got, err := s.Pull(t.Context(), "images.example/team/busybox:1"); err != nil || got.ID != "images.example/team/busybox@"+digest {
 		t.Errorf("by a mirror: %+v, %v", got, err)
 	}
+	// Without its mirror the image would be another one.
+	asked := h.count("manifests")
+	settings = strings.Replace(settings, `["pull", "resolve"]`, `"pull"`, 1)
+	if err := os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range []string{"images.example/team/busybox:1", "images.example/team/busybox:2"} {
+		if text := failing(t, s, ref); !strings.Contains(text, filepath.Join(dir, "hosts.toml")) || h.count("manifests") != asked {
+			t.Errorf("with invalid settings: %s", text)
+		}
+	}
 }
 
 func TestPullWithCredentials(t *testing.T) {
