@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
 )
 
 var (
@@ -73,25 +74,62 @@ func httpStatus(text string) int {
 	return 0
 }
 
-// RefusalFix returns what to change if a registry has answered that there is no such image or that
-// podrun may not have it; "" if err is nothing of that, so that a later attempt may succeed.
-func RefusalFix(err error) string {
+// Refusal is why a registry does not give an image.
+type Refusal int
+
+const (
+	// NotRefused: a later attempt may succeed.
+	NotRefused Refusal = iota
+	// Denied: podrun may not have the image.
+	Denied
+	// Missing: there is no such image, or the registry does not show it to podrun.
+	Missing
+	// OtherPlatform: the image is only for other platforms than the machine's.
+	OtherPlatform
+)
+
+// RefusalOf returns why a registry has refused an image.
+func RefusalOf(err error) Refusal {
 	if err == nil {
-		return ""
+		return NotRefused
 	}
 	text := err.Error()
 	switch status := httpStatus(text); {
+	case isOtherPlatform(err):
+		return OtherPlatform
 	case status == http.StatusUnauthorized || status == http.StatusForbidden,
 		strings.Contains(text, "pull access denied"):
-		return "give podrun credentials of the registry with --registry-config or imagePullSecrets"
+		return Denied
 	case status == http.StatusNotFound || status == http.StatusBadRequest, status == 0 && errdefs.IsNotFound(err):
+		return Missing
+	}
+	return NotRefused
+}
+
+// RefusalFix returns what to change if a registry has answered that there is no such image or that
+// podrun may not have it; "" if err is nothing of that, so that a later attempt may succeed.
+func RefusalFix(err error) string {
+	switch RefusalOf(err) {
+	case Denied:
+		return "give podrun credentials of the registry with --registry-config or imagePullSecrets"
+	case Missing:
 		return "check the image's name and tag"
+	case OtherPlatform:
+		return "use an image that is built for " + platforms.DefaultString()
 	}
 	return ""
 }
 
-// IsRefused reports whether a registry or containerd refused an image, or has no such image.
+// isOtherPlatform reports whether an image has nothing for the machine's platform. containerd's error
+// for that is one for what is not found; the rest is in its text.
+func isOtherPlatform(err error) bool {
+	return errdefs.IsNotFound(err) && strings.Contains(err.Error(), "no match for platform in manifest")
+}
+
+// IsRefused reports whether a registry or containerd refused an image, or has no such image. An image
+// that containerd's transfer service has not found for the machine's platform may be there for a
+// compatible one, which the client accepts.
 func IsRefused(err error) bool {
 	var refused *RefusedError
-	return errdefs.IsNotFound(err) || errors.As(err, &refused)
+	return errdefs.IsNotFound(err) && !isOtherPlatform(err) || errors.As(err, &refused)
 }

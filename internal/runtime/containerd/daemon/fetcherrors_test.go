@@ -31,6 +31,10 @@ func TestRefusal(t *testing.T) {
 			t.Errorf("%q: %q", text, err)
 		}
 	}
+	other := fmt.Errorf("no match for platform in manifest: %w", errdefs.ErrNotFound)
+	if daemon.IsRefused(daemon.TransferError(other)) || daemon.RefusalOf(other) != daemon.OtherPlatform {
+		t.Error("an image for other platforms is not left to podrun")
+	}
 	missing := fmt.Errorf("hub/a:1: %w", errdefs.ErrNotFound)
 	if err := daemon.TransferError(missing); !daemon.IsRefused(err) || !errdefs.IsNotFound(err) {
 		t.Error(err)

@@ -125,3 +125,12 @@ func failing(t *testing.T, s *images.Store, ref string) string {
 	}
 	return err.Error()
 }
+
+// fixOf returns what the error of a pull tells to change; "" if a later attempt may succeed.
+func fixOf(err error) string {
+	var permanent *runtime.PermanentError
+	if errors.As(err, &permanent) {
+		return permanent.Fix
+	}
+	return ""
+}
