@@ -87,14 +87,8 @@ func (c Credentials) read() (config, error) {
 }
 
 func (c config) of(host, repository string) (user, secret string, err error) {
-	for _, key := range keys(host, repository) {
-		for _, spelling := range []string{
-			key, "https://" + key, "http://" + key, "https://" + key + "/v1/", "https://" + key + "/v2/",
-		} {
-			if e, ok := c.Auths[spelling]; ok && e != (entry{}) {
-				return e.credentials(spelling)
-			}
-		}
+	if found := find([]map[string]entry{c.Auths}, host, repository); len(found) > 0 {
+		return found[0].credentials(found[0].key)
 	}
 	server := host
 	if isDockerHub(host) {
@@ -113,24 +107,12 @@ func (c config) of(host, repository string) (user, secret string, err error) {
 	return ask(helper, server)
 }
 
-// keys returns the names under which a config.json may have an entry for the repository, longest
-// first.
-func keys(host, repository string) []string {
-	var out []string
-	for path := strings.Trim(repository, "/"); path != ""; {
-		out = append(out, host+"/"+path)
-		i := strings.LastIndexByte(path, '/')
-		path = path[:max(i, 0)]
-	}
-	out = append(out, host)
-	if isDockerHub(host) {
-		out = append(out, "index.docker.io", "docker.io")
-	}
-	return out
+func isDockerHub(host string) bool {
+	return host == "registry-1.docker.io" || host == "index.docker.io" || host == "docker.io"
 }
 
-func isDockerHub(host string) bool { return host == "registry-1.docker.io" || host == "docker.io" }
-
+// credentials returns what the entry with the key says. As in the kubelet, its base64 may lack the padding
+// (pkg/credentialprovider/config.go).
 func (e entry) credentials(key string) (user, secret string, err error) {
 	if e.IdentityToken != "" {
 		return "", e.IdentityToken, nil
@@ -138,7 +120,7 @@ func (e entry) credentials(key string) (user, secret string, err error) {
 	if e.Auth == "" {
 		return e.Username, e.Password, nil
 	}
-	plain, err := base64.StdEncoding.DecodeString(e.Auth)
+	plain, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.TrimSpace(e.Auth), "="))
 	if err != nil {
 		return "", "", fmt.Errorf("auth of %s is not in base64", key)
 	}

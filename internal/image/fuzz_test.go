@@ -16,6 +16,7 @@ func FuzzCredentials(f *testing.F) {
 		`{"auths":{"a.example":{"auth":"` + auth + `"},"a.example/team":{"username":"you","password":"secret"}}}`,
 		`{"https://a.example/v1/":{"auth":"` + auth + `"}}`, `{"auths":{"https://index.docker.io/v1/":{"identitytoken":"t"}}}`,
 		`{"auths":{"a.example":{"auth":"%"}}}`, `{"auths":{"a.example":null},"credsStore":"x"}`, `{"auths":"hunter2"}`, "no JSON", `{"":{"username":"u"}}`,
+		`{"auths":{"*.example":{"auth":"` + auth + `"},"https://a.example/v2/team/":{"username":"a","password":"b"}}}`,
 	} {
 		f.Add([]byte(text), "a.example", "team/image")
 		f.Add([]byte(text), "registry-1.docker.io", "library/busybox")
@@ -53,18 +54,21 @@ func FuzzCredentials(f *testing.F) {
 // isFor reports whether an entry with the key applies to a repository on a registry host.
 func isFor(key, host, repository string) bool {
 	hosts := []string{host}
-	if host == "registry-1.docker.io" || host == "docker.io" {
-		hosts = append(hosts, "index.docker.io", "docker.io")
+	if slices.Contains([]string{"registry-1.docker.io", "index.docker.io", "docker.io"}, host) {
+		hosts = []string{"registry-1.docker.io", "index.docker.io", "docker.io"}
 	}
+	whole := "/" + strings.Trim(repository, "/") + "/"
 	for _, scheme := range []string{"", "https://", "http://"} {
 		plain, ok := strings.CutPrefix(key, scheme)
 		if !ok {
 			continue
 		}
-		for _, h := range hosts {
-			whole := h + "/" + strings.Trim(repository, "/") + "/"
-			if slices.Contains([]string{h, h + "/v1/", h + "/v2/"}, plain) || strings.HasPrefix(whole, plain+"/") ||
-				strings.HasPrefix(whole, strings.TrimSuffix(strings.TrimSuffix(plain, "v1/"), "v2/")) {
+		of, path, _ := strings.Cut(plain, "/")
+		for _, version := range []string{"", "v1/", "v2/"} {
+			under, ok := strings.CutPrefix(path, version)
+			under = "/" + strings.Trim(under, "/")
+			if ok && (under == "/" || strings.HasPrefix(whole, under+"/")) &&
+				(slices.Contains(hosts, of) || strings.ContainsAny(of, "*?[\\")) {
 				return true
 			}
 		}

@@ -11,9 +11,10 @@ import (
 // administrator may choose programs to run.
 type Logins [][]byte
 
-// For returns the credentials of the first text that has some for the repository; found is false if
-// none has. A text that cannot be parsed is skipped, as in Kubernetes.
+// For returns the credentials for the repository; found is false if there are none. Texts and entries
+// that cannot be parsed are skipped.
 func (l Logins) For(host, repository string) (user, secret string, found bool) {
+	var auths []map[string]entry
 	for _, text := range l {
 		var known config
 		if json.Unmarshal(text, &known) != nil {
@@ -22,8 +23,10 @@ func (l Logins) For(host, repository string) (user, secret string, found bool) {
 		if known.Auths == nil && json.Unmarshal(text, &known.Auths) != nil {
 			continue
 		}
-		user, secret, err := config{Auths: known.Auths}.of(host, repository)
-		if err == nil && user+secret != "" {
+		auths = append(auths, known.Auths)
+	}
+	for _, m := range find(auths, host, repository) {
+		if user, secret, err := m.credentials(m.key); err == nil && user+secret != "" {
 			return user, secret, true
 		}
 	}
