@@ -6,14 +6,16 @@
 package image
 
 import (
+	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
-	"github.com/docker/docker-credential-helpers/client"
 	"github.com/docker/docker-credential-helpers/credentials"
 
 	"podrun.io/podrun/internal/sys"
@@ -29,6 +31,9 @@ type Credentials struct {
 	// Optional means that a missing file is not an error.
 	Optional bool
 }
+
+// helperLimit is how long a credential helper may take.
+const helperLimit = time.Minute
 
 // dockerHub is the name of Docker Hub in a config.json.
 const dockerHub = "https://index.docker.io/v1/"
@@ -50,7 +55,7 @@ type entry struct {
 // For returns the user and secret for a repository on a registry host. Both are empty if there are
 // no credentials; with an identity token only the user is empty. An entry for a path of the
 // repository takes precedence over one for the host, as in Kubernetes.
-func (c Credentials) For(host, repository string) (user, secret string, err error) {
+func (c Credentials) For(ctx context.Context, host, repository string) (user, secret string, err error) {
 	if c.Path == "" {
 		return "", "", nil
 	}
@@ -61,7 +66,7 @@ func (c Credentials) For(host, repository string) (user, secret string, err erro
 	if err != nil {
 		return "", "", fmt.Errorf("reading the registries' credentials: %w", err)
 	}
-	if user, secret, err = known.of(host, repository); err != nil {
+	if user, secret, err = known.of(ctx, host, repository); err != nil {
 		return "", "", fmt.Errorf("%s: %w", c.Path, err)
 	}
 	return user, secret, nil
@@ -86,7 +91,7 @@ func (c Credentials) read() (config, error) {
 	return known, nil
 }
 
-func (c config) of(host, repository string) (user, secret string, err error) {
+func (c config) of(ctx context.Context, host, repository string) (user, secret string, err error) {
 	if found := find([]map[string]entry{c.Auths}, host, repository); len(found) > 0 {
 		return found[0].credentials(found[0].key)
 	}
@@ -104,7 +109,7 @@ func (c config) of(host, repository string) (user, secret string, err error) {
 	if helper == "" {
 		return "", "", nil
 	}
-	return ask(helper, server)
+	return ask(ctx, helperLimit, helper, server)
 }
 
 func isDockerHub(host string) bool {
@@ -131,14 +136,22 @@ func (e entry) credentials(key string) (user, secret string, err error) {
 	return user, strings.TrimRight(secret, "\x00"), nil
 }
 
-// ask runs the credential helper docker-credential-<helper>.
-func ask(helper, server string) (user, secret string, err error) {
-	got, err := client.Get(client.NewShellProgramFunc("docker-credential-"+helper), server)
-	if credentials.IsErrCredentialsNotFound(err) {
+// ask runs the credential helper docker-credential-<helper>, at most for limit.
+func ask(ctx context.Context, limit time.Duration, helper, server string) (user, secret string, err error) {
+	program := sys.Program{Name: "docker-credential-" + helper, Options: []string{"get"}, Stdin: []byte(server)}
+	out, err := program.Run(ctx, limit)
+	if err != nil && credentials.IsErrCredentialsNotFoundMessage(string(out.Stdout)) {
 		return "", "", nil
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("asking docker-credential-%s for %s: %w", helper, server, err)
+		if text := out.Text(); text != "" {
+			err = fmt.Errorf("%w: %s", err, text)
+		}
+		return "", "", fmt.Errorf("asking %s for %s: %w", program.Name, server, err)
+	}
+	var got credentials.Credentials
+	if err := json.NewDecoder(bytes.NewReader(out.Stdout)).Decode(&got); err != nil {
+		return "", "", fmt.Errorf("the answer of %s for %s: %w", program.Name, server, errtext.JSON(out.Stdout, err))
 	}
 	if got.Username == "<token>" { // the mark of an identity token
 		return "", got.Secret, nil

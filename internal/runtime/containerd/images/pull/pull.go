@@ -128,7 +128,7 @@ func (p *Puller) obtain(
 func (p *Puller) resolver(ctx context.Context, named reference.Named, logins registry.Logins) remotes.Resolver {
 	hosts := dockerconfig.HostOptions{
 		HostDir:     dockerconfig.HostDirFromRoot(p.o.HostsDir),
-		Credentials: func(host string) (string, string, error) { return p.login(logins, host, named) },
+		Credentials: func(host string) (string, string, error) { return p.login(ctx, logins, host, named) },
 	}
 	return docker.NewResolver(docker.ResolverOptions{Hosts: registryhosts.Bounded(ctx, hosts)})
 }

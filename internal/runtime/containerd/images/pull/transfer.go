@@ -45,7 +45,7 @@ func (p *Puller) transfer(
 	defer cancel(nil)
 	from, err := origin.NewOCIRegistry(ctx, name, origin.WithCredentials(credentialHelper(
 		func(host string) (string, string, error) {
-			user, secret, err := p.login(logins, host, named)
+			user, secret, err := p.login(ctx, logins, host, named)
 			if err != nil {
 				cancel(err) // the service would wait for an answer
 			}
@@ -66,11 +66,13 @@ func (p *Puller) transfer(
 
 // login returns podrun's credentials for a registry: those of the pod come before those of the
 // node.
-func (p *Puller) login(logins registry.Logins, host string, named reference.Named) (user, secret string, err error) {
+func (p *Puller) login(
+	ctx context.Context, logins registry.Logins, host string, named reference.Named,
+) (user, secret string, err error) {
 	if user, secret, found := logins.For(host, reference.Path(named)); found {
 		return user, secret, nil
 	}
-	return p.o.Credentials.For(host, reference.Path(named))
+	return p.o.Credentials.For(ctx, host, reference.Path(named))
 }
 
 // credentialHelper answers containerd's requests for credentials for a host.
