@@ -1,12 +1,13 @@
-// Package image provides the credentials for image registries ([Credentials], [Logins]) and merges
-// concurrent pulls of the same image into one ([PullGroup]). It implements no registry protocol and
-// stores no images.
+// Package image provides the credentials for image registries ([Keyring]) and merges concurrent
+// pulls of the same image into one ([PullGroup]). It implements no registry protocol and stores no
+// images.
 //
-// Begin reading at [PullGroup] and [Credentials].
+// Begin reading at [PullGroup] and [Keyring].
 package image
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -52,24 +53,31 @@ type entry struct {
 	IdentityToken string `json:"identitytoken"`
 }
 
-// For returns the user and secret for a repository on a registry host. Both are empty if there are
-// no credentials; with an identity token only the user is empty. An entry for a path of the
-// repository takes precedence over one for the host, as in Kubernetes.
-func (c Credentials) For(ctx context.Context, host, repository string) (user, secret string, err error) {
+// candidates returns the file's credentials for a repository on a registry's host: those of its
+// entries, then what the host's credential helper has. An error is a candidate's.
+func (c Credentials) candidates(host, repository string) []candidate {
 	if c.Path == "" {
-		return "", "", nil
+		return nil
 	}
 	known, err := c.read()
 	if errors.Is(err, fs.ErrNotExist) && c.Optional {
-		return "", "", nil
+		return nil
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("reading the registries' credentials: %w", err)
+		return []candidate{{err: fmt.Errorf("reading the registries' credentials: %w", err)}}
 	}
-	if user, secret, err = known.of(ctx, host, repository); err != nil {
-		return "", "", fmt.Errorf("%s: %w", c.Path, err)
+	var all []candidate
+	for _, m := range find([]map[string]entry{known.Auths}, host, repository) {
+		user, secret, err := m.credentials(m.key)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", c.Path, err)
+		}
+		all = append(all, candidate{user: user, secret: secret, err: err})
 	}
-	return user, secret, nil
+	if helper, server := known.helper(host); helper != "" {
+		all = append(all, candidate{helper: helper, server: server})
+	}
+	return all
 }
 
 // Check returns an error if the file cannot be used: if it cannot be read, or is no docker config.json.
@@ -91,25 +99,14 @@ func (c Credentials) read() (config, error) {
 	return known, nil
 }
 
-func (c config) of(ctx context.Context, host, repository string) (user, secret string, err error) {
-	if found := find([]map[string]entry{c.Auths}, host, repository); len(found) > 0 {
-		return found[0].credentials(found[0].key)
-	}
-	server := host
+// helper returns the credential helper for a registry's host, and the name that the registry has for
+// it; "" if there is none.
+func (c config) helper(host string) (helper, server string) {
+	server = host
 	if isDockerHub(host) {
 		server = dockerHub
 	}
-	helper := c.CredHelpers[server]
-	if helper == "" {
-		helper = c.CredHelpers[host]
-	}
-	if helper == "" {
-		helper = c.CredsStore
-	}
-	if helper == "" {
-		return "", "", nil
-	}
-	return ask(ctx, helperLimit, helper, server)
+	return cmp.Or(c.CredHelpers[server], c.CredHelpers[host], c.CredsStore), server
 }
 
 func isDockerHub(host string) bool {

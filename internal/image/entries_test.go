@@ -26,14 +26,14 @@ func TestKeys(t *testing.T) {
 		host, repository, _ := strings.Cut(c.name, "/")
 		logins := Logins{[]byte(`{"auths":{"` + c.key + `":{"username":"u","password":"p"}}}`)}
 		want := map[bool]string{true: "u p", false: " "}[c.want]
-		user, secret, _ := logins.For(host, repository)
+		user, secret, _ := NewKeyring(logins, Credentials{}, repository).For(t.Context(), host)
 		if got := user + " " + secret; got != want {
 			t.Errorf("%s for %s: %q, want %q", c.key, c.name, got, want)
 		}
 	}
 	for auth, want := range map[string]string{"dTpwYQ==": "u pa", "dTpwYQ": "u pa", " dTpwYQ\n": "u pa", "dTpwYWE": "u paa"} {
 		text := strings.ReplaceAll(`{"auths":{"a.example":{"auth":"`+auth+`"}}}`, "\n", `\n`)
-		user, secret, _ := Logins{[]byte(text)}.For("a.example", "x")
+		user, secret, _ := NewKeyring(Logins{[]byte(text)}, Credentials{}, "x").For(t.Context(), "a.example")
 		if got := user + " " + secret; got != want {
 			t.Errorf("auth %q: %q, want %q", auth, got, want)
 		}

@@ -23,15 +23,18 @@ func FuzzCredentials(f *testing.F) {
 		f.Add([]byte(text), "b.example", "")
 	}
 	f.Fuzz(func(t *testing.T, text []byte, host, repository string) {
-		user, secret, found := Logins{text}.For(host, repository)
-		again, secret2, found2 := Logins{text}.For(host, repository)
-		if user != again || secret != secret2 || found != found2 {
-			t.Fatal("another answer to the same question")
+		keys := NewKeyring(Logins{text}, Credentials{}, repository)
+		user, secret, err := keys.For(t.Context(), host)
+		again, secret2, err2 := NewKeyring(Logins{text}, Credentials{}, repository).For(t.Context(), host)
+		if user != again || secret != secret2 || err != nil || err2 != nil {
+			t.Fatal("another answer to the same question, or an error", err, err2)
 		}
-		if !found {
-			if user+secret != "" {
-				t.Errorf("%q, %q, though nothing is found", user, secret)
+		for keys.Next() { // to the last ones
+			if user, secret, err = keys.For(t.Context(), host); err != nil || user+secret == "" {
+				t.Fatal("nothing, though there should be more", err)
 			}
+		}
+		if user+secret == "" {
 			return
 		}
 		var known config

@@ -28,7 +28,7 @@ func TestSlowHelper(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, _, err = Credentials{Path: file}.For(ctx, "a.example", "x")
+	_, _, err = NewKeyring(nil, Credentials{Path: file}, "x").For(ctx, "a.example")
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "docker-credential-slow") {
 		t.Error(err)
 	}

@@ -42,25 +42,25 @@ func TestCredentials(t *testing.T) {
 		"bad.example/x": "not in base64", "worse.example/x": "not user:password", "broken.example/x": "no keyring", "missing.example/x": "docker-credential-none",
 	} {
 		host, repository, _ := strings.Cut(place, "/")
-		user, secret, err := Credentials{Path: file}.For(t.Context(), host, repository)
+		user, secret, err := NewKeyring(nil, Credentials{Path: file}, repository).For(t.Context(), host)
 		if got := user + " " + secret; err == nil && got != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, %v; want %s", place, got, err, want)
 		}
 	}
 	missing := Credentials{Path: file + ".none"}
-	if _, _, err := missing.For(t.Context(), "a.example", "x"); err == nil {
+	if _, _, err := NewKeyring(nil, missing, "x").For(t.Context(), "a.example"); err == nil {
 		t.Error("a file that was named and is not there is no error")
 	}
 	missing.Optional = true
 	for _, c := range []Credentials{missing, {}} {
-		if user, secret, err := c.For(t.Context(), "a.example", "x"); user+secret != "" || err != nil {
+		if user, secret, err := NewKeyring(nil, c, "x").For(t.Context(), "a.example"); user+secret != "" || err != nil {
 			t.Errorf("%+v: %q %q %v", c, user, secret, err)
 		}
 	}
 	if err := os.WriteFile(file, []byte(`{"auths": "hunter2"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := (Credentials{Path: file}).For(t.Context(), "a.example", "x"); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if _, _, err := NewKeyring(nil, Credentials{Path: file}, "x").For(t.Context(), "a.example"); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 // administrator may choose programs to run.
 type Logins [][]byte
 
-// For returns the credentials for the repository; found is false if there are none. Texts and entries
-// that cannot be parsed are skipped.
-func (l Logins) For(host, repository string) (user, secret string, found bool) {
+// candidates returns the credentials of all texts for a repository on a registry's host. Texts and
+// entries that cannot be parsed are skipped.
+func (l Logins) candidates(host, repository string) []candidate {
 	var auths []map[string]entry
 	for _, text := range l {
 		var known config
@@ -25,12 +25,13 @@ func (l Logins) For(host, repository string) (user, secret string, found bool) {
 		}
 		auths = append(auths, known.Auths)
 	}
+	var all []candidate
 	for _, m := range find(auths, host, repository) {
 		if user, secret, err := m.credentials(m.key); err == nil && user+secret != "" {
-			return user, secret, true
+			all = append(all, candidate{user: user, secret: secret})
 		}
 	}
-	return "", "", false
+	return all
 }
 
 // Key identifies these logins in the names of pulls, so that pods with other logins do not share a

@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	dockerconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
 	"github.com/distribution/reference"
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/semaphore"
 
 	registry "podrun.io/podrun/internal/image"
@@ -68,20 +69,25 @@ func (p *Puller) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Im
 			if err != nil {
 				return pod.Image{}, err
 			}
-			pulled, err := p.pull(ctx, named, logins, meter)
+			keys := p.keyring(named, logins)
+			pulled, err := p.pull(ctx, named, keys, meter)
 			for dropped := map[string]bool{}; err != nil && p.dropCorrupt(ctx, err, dropped); {
-				pulled, err = p.pull(ctx, named, logins, meter)
+				pulled, err = p.pull(ctx, named, keys, meter)
 			}
 			lease.End(ctx, err == nil || !lease.Resumed && !meter.Progress(time.Now()).HasTotal())
 			return pulled, err
 		})
 }
 
-// pull makes one attempt to fetch and unpack the image.
+// pull makes one attempt to fetch and unpack the image, with one of keys after the other.
 func (p *Puller) pull(
-	ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter,
+	ctx context.Context, named reference.Named, keys *registry.Keyring, meter *registry.Meter,
 ) (pod.Image, error) {
-	pulled, err := p.obtain(ctx, named, logins, meter)
+	var pulled images.Image
+	err := p.withEach(ctx, keys, func() (err error) {
+		pulled, err = p.obtain(ctx, named, keys, meter)
+		return err
+	})
 	var content *unpacked.Image
 	fix := daemon.RefusalFix(err)
 	if err == nil {
@@ -103,10 +109,10 @@ func (p *Puller) pull(
 // obtain lets containerd fetch the image, if it can. If that fails, podrun fetches the rest itself,
 // unless the registry would give it the same answer.
 func (p *Puller) obtain(
-	ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter,
+	ctx context.Context, named reference.Named, keys *registry.Keyring, meter *registry.Meter,
 ) (images.Image, error) {
 	if p.transfers() {
-		pulled, err := p.transfer(ctx, named, logins, meter)
+		pulled, err := p.transfer(ctx, named, keys, meter)
 		err = registry.Masked(err)
 		if err == nil || ctx.Err() != nil || daemon.IsRefused(err) {
 			return pulled, err
@@ -114,7 +120,7 @@ func (p *Puller) obtain(
 		p.o.Log.Debug("containerd cannot fetch the image; podrun fetches it", "image", named.String(), "err", err)
 	}
 	pulled, err := p.o.Client.Pull(ctx, named.String(),
-		client.WithResolver(metered{p.resolver(ctx, named, logins), meter}),
+		client.WithResolver(metered{p.resolver(ctx, keys), meter}),
 		client.WithImageHandlerWrapper(metering(meter)),
 		client.WithPullUnpack, client.WithPullSnapshotter(p.o.Client.Snapshotter),
 		client.WithDownloadLimiter(semaphore.NewWeighted(pullLayersAtOnce)))
@@ -124,11 +130,11 @@ func (p *Puller) obtain(
 	return pulled.Metadata(), nil
 }
 
-// resolver returns what finds and fetches an image in its registry, with the credentials for it.
-func (p *Puller) resolver(ctx context.Context, named reference.Named, logins registry.Logins) remotes.Resolver {
+// resolver returns what finds and fetches an image in its registry, with the present one of keys.
+func (p *Puller) resolver(ctx context.Context, keys *registry.Keyring) remotes.Resolver {
 	hosts := dockerconfig.HostOptions{
 		HostDir:     dockerconfig.HostDirFromRoot(p.o.HostsDir),
-		Credentials: func(host string) (string, string, error) { return p.login(ctx, logins, host, named) },
+		Credentials: func(host string) (string, string, error) { return keys.For(ctx, host) },
 	}
 	return docker.NewResolver(docker.ResolverOptions{Hosts: registryhosts.Bounded(ctx, hosts)})
 }
@@ -141,9 +147,14 @@ func (p *Puller) RegistryDigest(ctx context.Context, ref string, logins ...[]byt
 		return "", runtime.Permanent(reasonInvalidImageName, fmt.Errorf("image %q: %w", ref, err))
 	}
 	ctx = p.o.Client.Context(ctx) // its library logs what the error says
-	_, found, err := p.resolver(ctx, named, logins).Resolve(ctx, named.String())
+	keys := p.keyring(named, logins)
+	var found imagespec.Descriptor
+	err = p.withEach(ctx, keys, func() (err error) {
+		_, found, err = p.resolver(ctx, keys).Resolve(ctx, named.String())
+		return registry.Masked(err)
+	})
 	if err != nil {
-		return "", daemon.Mapped("asking the registry for image "+named.String(), registry.Masked(err))
+		return "", daemon.Mapped("asking the registry for image "+named.String(), err)
 	}
 	return found.Digest.String(), nil
 }

@@ -38,14 +38,14 @@ func (p *Puller) transfers() bool {
 // fetched is present for a pull in another way. After a refusal, for which daemon.IsRefused returns
 // true, podrun would get the same answer, or must not try.
 func (p *Puller) transfer(
-	ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter,
+	ctx context.Context, named reference.Named, keys *registry.Keyring, meter *registry.Meter,
 ) (images.Image, error) {
 	name := named.String()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	from, err := origin.NewOCIRegistry(ctx, name, origin.WithCredentials(credentialHelper(
 		func(host string) (string, string, error) {
-			user, secret, err := p.login(ctx, logins, host, named)
+			user, secret, err := keys.For(ctx, host)
 			if err != nil {
 				cancel(err) // the service would wait for an answer
 			}
@@ -62,17 +62,6 @@ func (p *Puller) transfer(
 		return images.Image{}, daemon.TransferError(errors.Join(err, context.Cause(ctx)))
 	}
 	return p.o.Client.ImageService().Get(ctx, name)
-}
-
-// login returns podrun's credentials for a registry: those of the pod come before those of the
-// node.
-func (p *Puller) login(
-	ctx context.Context, logins registry.Logins, host string, named reference.Named,
-) (user, secret string, err error) {
-	if user, secret, found := logins.For(host, reference.Path(named)); found {
-		return user, secret, nil
-	}
-	return p.o.Credentials.For(ctx, host, reference.Path(named))
 }
 
 // credentialHelper answers containerd's requests for credentials for a host.
