@@ -96,6 +96,21 @@ func TestImageConfig(t *testing.T) {
 	}
 }
 
+// TestUserOfNoAccount: an image whose USER its files do not have runs as another user, and otherwise the start fails and
+// says why.
+func TestUserOfNoAccount(t *testing.T) {
+	d := daemontest.Embedded(t)
+	r := connect(t, d)
+	load(t, r, testimage.User("stranger"))
+	rig := rigOn(t, d, r, "sleep 1000")
+	err := r.StartContainer(t.Context(), rig.start)
+	if err == nil || !strings.Contains(err.Error(), `no user "stranger"`) {
+		t.Errorf("as the image's user: %v", err)
+	}
+	rig.start.Pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: new(int64(1000))}
+	rig.run(t)
+}
+
 // TestVolumeOfAnImage checks that an image that is a volume of a pod is in use, and that nothing of
 // the volume is left after the pod's data is removed, even if mounting it was interrupted.
 func TestVolumeOfAnImage(t *testing.T) {

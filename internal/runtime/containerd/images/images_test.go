@@ -134,14 +134,34 @@ func TestResolveShortName(t *testing.T) {
 	}
 }
 
+// TestUserThatIsNotThere: an image whose USER its files do not have is loaded, also in place of another one, and only who
+// would run as that user gets the error.
 func TestUserThatIsNotThere(t *testing.T) {
 	s := connect(t, daemontest.Embedded(t))
-	f, err := os.Open(daemontest.Archive(t, "busybox:1", testimage.User("stranger")))
+	daemontest.Load(t, s, daemontest.Archive(t, "busybox:1"))
+	daemontest.Load(t, s, daemontest.Archive(t, "busybox:1", testimage.User("stranger")))
+	found, err := s.Resolve(t.Context(), "busybox:1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	if _, err := s.Load(t.Context(), f); err == nil || !strings.Contains(err.Error(), `"stranger"`) {
-		t.Errorf("error %v", err)
+	image, err := s.FindImage(t.Context(), found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The layers are collected with the image that unpacked them, and are unpacked again.
+	daemontest.Load(t, s, daemontest.Archive(t, "other:1", testimage.File("other", 0o644, []byte("other"))))
+	if _, err := s.RemoveImage(t.Context(), "other:1", false); err != nil {
+		t.Fatal(err)
+	}
+	if user, err := image.User(t.Context(), "1000"); err != nil || user.UID != 1000 {
+		t.Errorf("by number: %+v, %v", user, err)
+	}
+	for range 2 {
+		if user, err := image.User(t.Context(), "stranger"); err == nil || !strings.Contains(err.Error(), `no user "stranger"`) {
+			t.Errorf("%+v, %v", user, err)
+		}
+	}
+	if labels := image.UserLabels(); labels != nil {
+		t.Errorf("labels %v", labels)
 	}
 }

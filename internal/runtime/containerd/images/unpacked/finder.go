@@ -138,7 +138,8 @@ func (f *Finder) find(ctx context.Context, i pod.Image) (*Image, error) {
 }
 
 // Ready unpacks a stored image, if necessary, and returns what a start needs of it. It returns
-// ErrNotFound if the content of the image is not complete.
+// ErrNotFound if the content of the image is not complete. A USER that cannot be found is no error
+// here, only of Image.User.
 func (f *Finder) Ready(ctx context.Context, i images.Image) (*Image, error) {
 	digest := i.Target.Digest.String()
 	unlock, err := f.locks.lock(ctx, digest) // so that concurrent starts unpack it only once
@@ -163,10 +164,16 @@ func (f *Finder) Ready(ctx context.Context, i images.Image) (*Image, error) {
 	} else if err != nil {
 		return nil, daemon.Mapped("inspecting the layers of image "+Quoted(i.Name), err)
 	}
-	if out.user, err = f.users.ofImage(ctx, i, out); err != nil {
+	user, err := f.users.ofImage(ctx, i, out)
+	switch {
+	case err == nil:
+		out.user = &user
+	case ctx.Err() != nil:
 		return nil, err
+	default: // it matters only to a container that would run as this user, which asks again
+		f.users.log.Debug("the user of an image cannot be found", "image", i.Name, "err", err)
 	}
-	if size <= mostCached && len(out.user.AdditionalGids) <= mostGroups {
+	if size <= mostCached && len(user.AdditionalGids) <= mostGroups {
 		f.cache.Put(digest, out)
 	}
 	return out, nil

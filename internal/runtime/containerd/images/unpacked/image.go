@@ -13,6 +13,7 @@ import (
 
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images/accounts"
 )
 
@@ -23,8 +24,8 @@ type Image struct {
 	Config  imagespec.ImageConfig
 	digest  string
 	chainID string
-	// user is the user that the image's USER names, with its groups.
-	user   accounts.User
+	// user is the user that the image's USER names, with its groups; nil if it could not be found.
+	user   *accounts.User
 	finder *Finder
 	// name is the name that was passed to FindImage.
 	name string
@@ -36,20 +37,31 @@ func (i *Image) Named(stored images.Image) pod.Image {
 }
 
 // UserLabels returns the label of an image that records the user that the image's USER names; nil
-// if the user is too long for a label.
+// if the user could not be found, or is too long for a label.
 func (i *Image) UserLabels() map[string]string {
-	if text := userText(i.digest, i.user); text != "" {
+	if i.user == nil {
+		return nil
+	}
+	if text := userText(i.digest, *i.user); text != "" {
 		return map[string]string{labelUser: text}
 	}
 	return nil
 }
 
-// User returns the user for name, which has the form of an image's USER, in the image.
+// User returns the user for name, which has the form of an image's USER, in the image. As in
+// Kubernetes, a name that the image's account files do not have is an error. It unpacks the image again if its layers
+// have been removed.
 func (i *Image) User(ctx context.Context, name string) (accounts.User, error) {
-	if name == oci.UserName(&v1.Pod{}, &v1.Container{}, i.Config.User) {
-		return i.user, nil
+	if i.user != nil && name == oci.UserName(&v1.Pod{}, &v1.Container{}, i.Config.User) {
+		return *i.user, nil
 	}
-	user, err := i.finder.users.find(i.finder.client.Context(ctx), i, name)
+	ctx = i.finder.client.Context(ctx)
+	user, err := i.finder.users.find(ctx, i, name)
+	if daemon.IsNotFound(err) { // its layers have been removed
+		if err = i.unpack(ctx); err == nil {
+			user, err = i.finder.users.find(ctx, i, name)
+		}
+	}
 	if err != nil {
 		return accounts.User{}, fmt.Errorf("finding the user %q in image %s: %w", name, Quoted(i.name), err)
 	}
