@@ -59,6 +59,11 @@ func (a Archives) Load(ctx context.Context, into Loader) {
 	if dir == "" {
 		dir = a.Dirs.ImageFiles().Archives()
 	}
+	dir, err := filepath.Abs(dir) // what is recorded is for all working directories
+	if err != nil {
+		a.Log.Warn("finding the image directory failed; no image archive is loaded", "err", err)
+		return
+	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) && a.Dir == "" {
 		return
@@ -68,7 +73,7 @@ func (a Archives) Load(ctx context.Context, into Loader) {
 		return
 	}
 	known := a.loaded()
-	changed := false
+	changed := a.forget(known, dir, entries)
 	var others []string
 	for _, e := range entries {
 		file := filepath.Join(dir, e.Name())
@@ -105,6 +110,28 @@ func (a Archives) Load(ctx context.Context, into Loader) {
 	if err != nil {
 		a.Log.Warn("saving the list of loaded image archives failed; they will be loaded again", "err", err)
 	}
+}
+
+// forget removes the archives that are no longer in the directory from those that are known, so that
+// garbage collection need not keep their images. It keeps them if the directory has no archive,
+// because its file system may not be mounted.
+func (a Archives) forget(known map[string]loaded, dir string, entries []fs.DirEntry) (changed bool) {
+	if !slices.ContainsFunc(entries, isArchive) {
+		return false
+	}
+	there := map[string]bool{}
+	for _, e := range entries {
+		there[filepath.Join(dir, e.Name())] = true
+	}
+	for file, archive := range known {
+		if filepath.Dir(file) == dir && !there[file] {
+			a.Log.Info("an image archive was removed; garbage collection need not keep its images",
+				"file", file, "images", strings.Join(archive.Names, " "))
+			delete(known, file)
+			changed = true
+		}
+	}
+	return changed
 }
 
 // loaded returns what is recorded of the archives that were loaded, by path. An incomplete record is

@@ -132,3 +132,65 @@ func TestLoad(t *testing.T) {
 		t.Error("sure although a manifest cannot be read")
 	}
 }
+
+// directory makes Archives of a directory with these archives, by their images, and returns what they are and what
+// garbage collection must keep of them after each start.
+func directory(t *testing.T, files ...string) (a Archives, log *bytes.Buffer, start func(s *store) []string) {
+	t.Helper()
+	log = &bytes.Buffer{}
+	a = Archives{Dir: t.TempDir(), Dirs: layout.Dirs{Root: t.TempDir()}, Log: slog.New(slog.NewTextHandler(log, nil))}
+	for _, text := range files {
+		name := strings.Fields(text)[0] + ".tar"
+		if err := os.WriteFile(filepath.Join(a.Dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a, log, func(s *store) []string {
+		t.Helper()
+		log.Reset()
+		a.Load(t.Context(), s)
+		refs, _ := a.Needed(manifest.Desired{})
+		slices.Sort(refs)
+		return refs
+	}
+}
+
+// TestRemovedArchive: the images of an archive that was removed need not be kept, unless it may only not be there now.
+func TestRemovedArchive(t *testing.T) {
+	t.Parallel()
+	a, log, start := directory(t, "a", "b", "c")
+	s := &store{images: map[string]bool{}}
+	check := func(why string, want ...string) {
+		t.Helper()
+		if got := start(s); !slices.Equal(got, want) {
+			t.Errorf("%s: needed: %q, want %q", why, got, want)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("new", "a", "b", "c")
+	away := a.Dir + "-away"
+	must(os.Rename(a.Dir, away))
+	check("the directory is not there", "a", "b", "c")
+	must(os.Mkdir(a.Dir, 0o700))
+	must(os.WriteFile(filepath.Join(a.Dir, "README"), nil, 0o600))
+	check("its file system is not mounted", "a", "b", "c")
+	must(os.RemoveAll(a.Dir))
+	must(os.Rename(away, a.Dir))
+	must(os.Remove(filepath.Join(a.Dir, "a.tar")))
+	must(os.Remove(filepath.Join(a.Dir, "b.tar")))
+	must(os.Symlink("elsewhere", filepath.Join(a.Dir, "b.tar")))
+	check("one removed, one a link to what is not there", "b", "c")
+	if got := log.String(); !strings.Contains(got, "a.tar") || strings.Contains(got, "c.tar") {
+		t.Errorf("log: %s", got)
+	}
+	other := a
+	other.Dir = t.TempDir()
+	must(os.WriteFile(filepath.Join(other.Dir, "d.tar"), []byte("d"), 0o600))
+	other.Load(t.Context(), s)
+	check("and from another directory", "b", "c", "d")
+}
