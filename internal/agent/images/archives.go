@@ -89,7 +89,6 @@ func (a Archives) Load(ctx context.Context, into Loader) {
 		now, fresh, err := a.load(ctx, into, file, known[file])
 		if err != nil {
 			a.Log.Warn("loading an image archive failed", "file", file, "err", err)
-			continue
 		}
 		if fresh {
 			a.Log.Info("loaded images", "file", file, "images", strings.Join(now.Names, " "))
@@ -154,7 +153,8 @@ func isArchive(e fs.DirEntry) bool {
 }
 
 // load loads an archive unless it is unchanged and all of its images are present. fresh
-// reports that it was loaded.
+// reports that it was loaded. If only some of its images could be loaded, it returns what is known of the archive
+// together with the error.
 func (a Archives) load(
 	ctx context.Context, into Loader, file string, before loaded,
 ) (now loaded, fresh bool, err error) {
@@ -182,7 +182,10 @@ func (a Archives) load(
 	}
 	names, err := into.Load(ctx, f)
 	if err != nil {
-		return now, false, fmt.Errorf("loading: %w", err)
+		// Without size and time it is loaded again at the next start. What was loaded before stays too.
+		all := slices.Concat(before.Names, names)
+		slices.Sort(all)
+		return loaded{Names: slices.Compact(all)}, len(names) > 0, fmt.Errorf("loading: %w", err)
 	}
 	return loaded{Size: info.Size(), Time: info.ModTime(), Names: names}, true, nil
 }

@@ -22,7 +22,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// store has the images whose names the loaded archives contain.
+// store has the images whose names the loaded archives contain. Of an archive that ends with " other" it has the first
+// image only.
 type store struct {
 	images map[string]bool
 	loads  int
@@ -34,6 +35,10 @@ func (s *store) Load(_ context.Context, archive io.Reader) ([]string, error) {
 		return nil, errors.Join(err, errors.New("no archive"))
 	}
 	s.loads++
+	if name, partly := strings.CutSuffix(string(text), " other"); partly {
+		s.images[name] = true
+		return []string{name}, errors.New("for another platform")
+	}
 	s.images[string(text)] = true
 	return []string{string(text)}, nil
 }
@@ -193,4 +198,23 @@ func TestRemovedArchive(t *testing.T) {
 	must(os.WriteFile(filepath.Join(other.Dir, "d.tar"), []byte("d"), 0o600))
 	other.Load(t.Context(), s)
 	check("and from another directory", "b", "c", "d")
+}
+
+// TestArchiveLoadedInPart: what was loaded of an archive is kept although the rest cannot be loaded, which is tried and
+// reported at each start.
+func TestArchiveLoadedInPart(t *testing.T) {
+	t.Parallel()
+	a, log, start := directory(t, "a other")
+	for range 2 {
+		s := &store{images: map[string]bool{}}
+		if got := start(s); !slices.Equal(got, []string{"a"}) || s.loads != 1 || !strings.Contains(log.String(), "another platform") {
+			t.Errorf("needed: %q; %d loads; log: %s", got, s.loads, log)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(a.Dir, "a.tar"), []byte("b other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := start(&store{images: map[string]bool{}}); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("what the name meant before goes: %q", got)
+	}
 }
