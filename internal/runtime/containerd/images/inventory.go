@@ -18,16 +18,13 @@ import (
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images/fetched"
+	"podrun.io/podrun/internal/runtime/containerd/images/pull"
 	"podrun.io/podrun/internal/runtime/containerd/images/unpacked"
 )
 
 // LabelImageID is the label of a container that has the ID of the image from which the container
 // was created, as in pod.Image. The code that creates containers sets it.
 const LabelImageID = "podrun.io/image-id"
-
-// labelPinned is the label of images that no garbage collection may remove, as in containerd's CRI
-// plugin.
-const labelPinned = "io.cri-containerd.pinned"
 
 // Inventory lists, measures and removes the images that containerd has.
 type Inventory struct {
@@ -69,7 +66,7 @@ func (v *Inventory) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
 		out = append(out, pod.StoredImage{
 			Name: i.Name, ID: unpacked.ImageID(i), Size: size, CreatedAt: i.CreatedAt,
 			Used:   names[i.Name] || digests[i.Target.Digest.String()] || shown[i.Target.Digest.String()],
-			Pinned: i.Labels[labelPinned] == "pinned",
+			Pinned: i.Labels[pull.LabelPinned] == "pinned",
 		})
 	}
 	slices.SortFunc(out, func(a, b pod.StoredImage) int { return strings.Compare(a.Name, b.Name) })
@@ -151,7 +148,7 @@ func (v *Inventory) HoldImage(ctx context.Context, ref string) error {
 		return err
 	}
 	labels := maps.Clone(stored[0].Labels)
-	delete(labels, labelPinned)
+	delete(labels, pull.LabelPinned)
 	_, err = v.client.ImageService().Create(ctx, images.Image{Name: named, Target: stored[0].Target, Labels: labels})
 	if err != nil && !errdefs.IsAlreadyExists(daemon.Native(err)) {
 		return daemon.Mapped("holding image "+unpacked.Quoted(named), err)

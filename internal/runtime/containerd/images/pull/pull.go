@@ -35,6 +35,10 @@ const (
 	pullLayersAtOnce       = 3
 )
 
+// LabelPinned is the label of images that no garbage collection may remove, as in containerd's CRI
+// plugin.
+const LabelPinned = "io.cri-containerd.pinned"
+
 // Options configure a Puller. All but Credentials are required.
 type Options struct {
 	Client *daemon.Client
@@ -111,8 +115,12 @@ func (p *Puller) pull(
 func (p *Puller) obtain(
 	ctx context.Context, named reference.Named, keys *registry.Keyring, meter *registry.Meter,
 ) (images.Image, error) {
+	labels, err := p.kept(ctx, named)
+	if err != nil {
+		return images.Image{}, err
+	}
 	if p.transfers() {
-		pulled, err := p.transfer(ctx, named, keys, meter)
+		pulled, err := p.transfer(ctx, named, keys, labels, meter)
 		err = registry.Masked(err)
 		if err == nil || ctx.Err() != nil || daemon.IsRefused(err) {
 			return pulled, err
@@ -122,12 +130,24 @@ func (p *Puller) obtain(
 	pulled, err := p.o.Client.Pull(ctx, named.String(),
 		client.WithResolver(metered{p.resolver(ctx, keys), meter}),
 		client.WithImageHandlerWrapper(metering(meter)),
-		client.WithPullUnpack, client.WithPullSnapshotter(p.o.Client.Snapshotter),
+		client.WithPullUnpack, client.WithPullSnapshotter(p.o.Client.Snapshotter), client.WithPullLabels(labels),
 		client.WithDownloadLimiter(semaphore.NewWeighted(pullLayersAtOnce)))
 	if err != nil {
 		return images.Image{}, registry.Masked(err)
 	}
 	return pulled.Metadata(), nil
+}
+
+// kept returns the labels of the image that the name has referred to so far that the name keeps: a pull replaces all.
+func (p *Puller) kept(ctx context.Context, named reference.Named) (map[string]string, error) {
+	before, err := p.o.Client.ImageService().Get(ctx, named.String())
+	if err != nil && !daemon.IsNotFound(err) {
+		return nil, err
+	}
+	if value, pinned := before.Labels[LabelPinned]; pinned {
+		return map[string]string{LabelPinned: value}, nil
+	}
+	return nil, nil
 }
 
 // resolver returns what finds and fetches an image in its registry, with the present one of keys.

@@ -24,6 +24,8 @@ import (
 	"podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
+	"podrun.io/podrun/internal/runtime/containerd/images"
+	"podrun.io/podrun/internal/runtime/containerd/images/pull"
 	"podrun.io/podrun/internal/runtime/trace"
 	"podrun.io/podrun/internal/test/testimage"
 )
@@ -64,6 +66,43 @@ func TestPull(t *testing.T) {
 				if _, err := s.Pull(t.Context(), bad); !errors.As(err, &why) || why.Reason != reason || !strings.Contains(err.Error(), bad) {
 					t.Errorf("%s: %v", bad, err)
 				}
+			}
+		})
+	}
+}
+
+// TestPullAgain: another pull keeps the image's pin, whoever fetches.
+func TestPullAgain(t *testing.T) {
+	d := daemontest.Embedded(t)
+	own := options(t, d)
+	own.HostsDir = t.TempDir()
+	if err := os.Mkdir(filepath.Join(own.HostsDir, "some.example"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for what, o := range map[string]images.Options{"containerd": options(t, d), "podrun": own} {
+		t.Run(what, func(t *testing.T) {
+			s := connectWith(t, d, "", o)
+			h, _ := newHub(t, d, s)
+			if _, err := s.Pull(t.Context(), h.ref); err != nil {
+				t.Fatal(err)
+			}
+			ctx, c := d.Client(t)
+			i, err := c.ImageService().Get(ctx, h.ref)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i.Labels = map[string]string{pull.LabelPinned: "pinned"}
+			if _, err := c.ImageService().Update(ctx, i, "labels."+pull.LabelPinned); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Pull(t.Context(), h.ref); err != nil {
+				t.Fatal(err)
+			}
+			if all, err := s.ListImages(t.Context()); err != nil || len(all) != 1 || !all[0].Pinned {
+				t.Errorf("%+v, %v", all, err)
+			}
+			if _, err := s.RemoveImage(t.Context(), h.ref, false); err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func (p *Puller) transfers() bool {
 // fetched is present for a pull in another way. After a refusal, for which daemon.IsRefused returns
 // true, podrun would get the same answer, or must not try.
 func (p *Puller) transfer(
-	ctx context.Context, named reference.Named, keys *registry.Keyring, meter *registry.Meter,
+	ctx context.Context, named reference.Named, keys *registry.Keyring, labels map[string]string, meter *registry.Meter,
 ) (images.Image, error) {
 	name := named.String()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -55,7 +55,7 @@ func (p *Puller) transfer(
 		return images.Image{}, err
 	}
 	platform := platforms.DefaultSpec()
-	to := store.NewStore(name,
+	to := store.NewStore(name, store.WithImageLabels(labels),
 		store.WithPlatforms(platform), store.WithManifestLimit(1), store.WithUnpack(platform, p.o.Client.Snapshotter))
 	gauge := gauge{meter: meter, at: map[string]int64{}, refuse: cancel}
 	if err := p.o.Client.Transfer(ctx, from, to, transfer.WithProgress(gauge.read)); err != nil {
