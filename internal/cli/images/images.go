@@ -195,6 +195,7 @@ func Prune(ctx context.Context, out io.Writer, s Store, held func() ([]string, e
 
 // withHint adds a hint to an error of the image store.
 func withHint(err error) error {
+	var fix *runtime.PermanentError
 	switch {
 	case errors.Is(err, images.ErrUsed):
 		return &cli.Error{
@@ -204,6 +205,8 @@ func withHint(err error) error {
 		}
 	case errors.Is(err, runtime.ErrNotFound):
 		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "podrun images lists the images that are present"}
+	case errors.As(err, &fix) && fix.Fix != "":
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: fix.Fix}
 	}
 	return err
 }

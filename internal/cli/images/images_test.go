@@ -15,6 +15,7 @@ import (
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
 )
 
 func must(t *testing.T, err error) {
@@ -81,6 +82,25 @@ func TestImages(t *testing.T) {
 	_, err = Load(context.Background(), streams, s, "/absent.tar")
 	if cli.Exit(io.Discard, err, cli.ExitInterrupted) != cli.ExitUsage {
 		t.Errorf("got %v", err)
+	}
+}
+
+func (*fakeStore) Save(_ context.Context, refs []string, _ io.Writer) error {
+	if refs[0] == "none" {
+		return runtime.ErrNotFound
+	}
+	return &runtime.PermanentError{Fix: "pull it", Err: errors.New("not stored")}
+}
+
+// TestHints: what to do about an image that cannot be saved is said.
+func TestHints(t *testing.T) {
+	t.Parallel()
+	for ref, want := range map[string]string{"none": "hint: podrun images lists", "web:1": "error: not stored\nhint: pull it\n"} {
+		var out bytes.Buffer
+		code := cli.Exit(&out, Save(t.Context(), io.Discard, &fakeStore{}, []string{ref}, "-"), cli.ExitInterrupted)
+		if code != cli.ExitFailed || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %d, %q", ref, code, out.String())
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"podrun.io/podrun/internal/image/decompress"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images/fetched"
 	"podrun.io/podrun/internal/runtime/containerd/images/unpacked"
@@ -68,18 +69,32 @@ func (a *Archives) Load(ctx context.Context, archive io.Reader) ([]string, error
 }
 
 // Save writes images, for this machine's platform, as an archive that is both an OCI and a Docker
-// archive.
+// archive. It writes nothing if an image is not present (ErrNotFound), or cannot be saved because its layers are not
+// stored.
 func (a *Archives) Save(ctx context.Context, refs []string, archive io.Writer) error {
+	ctx = a.client.Context(ctx)
 	opts := []imagearchive.ExportOpt{imagearchive.WithPlatform(platforms.Default())}
 	for _, ref := range refs {
 		stored, err := a.inventory.find(ctx, ref)
 		if err != nil {
 			return err
 		}
+		image, err := a.client.ImageService().Get(ctx, stored.Name)
+		if err != nil {
+			return daemon.Mapped("looking for image "+unpacked.Quoted(stored.Name), err)
+		}
+		err = unpacked.CheckStored(ctx, a.client, image)
+		if errors.Is(err, unpacked.ErrNotStored) {
+			fix := "fetch them with `podrun images pull`, or load the image from an archive that has them"
+			return &runtime.PermanentError{Fix: fix, Err: err}
+		}
+		if err != nil {
+			return err
+		}
 		opts = append(opts, imagearchive.WithImage(a.client.ImageService(), stored.Name))
 	}
 	return daemon.Mapped("saving images",
-		imagearchive.Export(a.client.Context(ctx), unpacked.Archived(a.client.ContentStore()), archive, opts...))
+		imagearchive.Export(ctx, unpacked.Archived(a.client.ContentStore()), archive, opts...))
 }
 
 // readArchive writes the contents of an archive to the content store and returns the images that it

@@ -111,7 +111,8 @@ func (p *Puller) pull(
 }
 
 // obtain lets containerd fetch the image, if it can. If that fails, podrun fetches the rest itself,
-// unless the registry would give it the same answer.
+// unless the registry would give it the same answer. podrun also fetches the layers that containerd
+// leaves out because they are unpacked already, without which the image cannot be saved.
 func (p *Puller) obtain(
 	ctx context.Context, named reference.Named, keys *registry.Keyring, meter *registry.Meter,
 ) (images.Image, error) {
@@ -121,6 +122,9 @@ func (p *Puller) obtain(
 	}
 	if p.transfers() {
 		pulled, err := p.transfer(ctx, named, keys, labels, meter)
+		if err == nil {
+			err = unpacked.CheckStored(ctx, p.o.Client, pulled)
+		}
 		err = registry.Masked(err)
 		if err == nil || ctx.Err() != nil || daemon.IsRefused(err) {
 			return pulled, err
@@ -131,6 +135,7 @@ func (p *Puller) obtain(
 		client.WithResolver(metered{p.resolver(ctx, keys), meter}),
 		client.WithImageHandlerWrapper(metering(meter)),
 		client.WithPullUnpack, client.WithPullSnapshotter(p.o.Client.Snapshotter), client.WithPullLabels(labels),
+		client.WithUnpackOpts([]client.UnpackOpt{client.WithUnpackFetchAllContent()}),
 		client.WithDownloadLimiter(semaphore.NewWeighted(pullLayersAtOnce)))
 	if err != nil {
 		return images.Image{}, registry.Masked(err)

@@ -18,7 +18,9 @@ import (
 	"testing"
 	"time"
 
+	containerdimages "github.com/containerd/containerd/v2/core/images"
 	containerdlog "github.com/containerd/log"
+	"github.com/containerd/platforms"
 	"github.com/google/go-containerregistry/pkg/registry"
 
 	"podrun.io/podrun/internal/image"
@@ -71,7 +73,8 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// TestPullAgain: another pull keeps the image's pin, whoever fetches.
+// TestPullAgain: another pull keeps the image's pin, and fetches layers that are not stored, only unpacked, whoever
+// fetches. Until then the image cannot be saved, which the error says.
 func TestPullAgain(t *testing.T) {
 	d := daemontest.Embedded(t)
 	own := options(t, d)
@@ -92,11 +95,27 @@ func TestPullAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			i.Labels = map[string]string{pull.LabelPinned: "pinned"}
-			if _, err := c.ImageService().Update(ctx, i, "labels."+pull.LabelPinned); err != nil {
+			manifest, err := containerdimages.Manifest(ctx, c.ContentStore(), i.Target, platforms.Default())
+			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Pull(t.Context(), h.ref); err != nil {
+			_, err = c.ImageService().Update(ctx, i, "labels."+pull.LabelPinned)
+			if err := errors.Join(err, c.ContentStore().Delete(ctx, manifest.Layers[0].Digest)); err != nil {
 				t.Fatal(err)
+			}
+			var fix *runtime.PermanentError
+			var out bytes.Buffer
+			err = s.Save(t.Context(), []string{h.ref}, &out)
+			if !errors.As(err, &fix) || errors.Is(err, runtime.ErrNotFound) || !strings.Contains(err.Error(), h.ref) || out.Len() > 0 {
+				t.Errorf("saved without layers: %v, %d bytes", err, out.Len())
+			}
+			for range 2 { // at first its layers are fetched, then nothing
+				if _, err := s.Pull(t.Context(), h.ref); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Save(t.Context(), []string{h.ref}, &out); err != nil {
+				t.Error(err)
 			}
 			if all, err := s.ListImages(t.Context()); err != nil || len(all) != 1 || !all[0].Pinned {
 				t.Errorf("%+v, %v", all, err)
