@@ -250,7 +250,7 @@ type command struct {
 	streams runtime.ExecIO
 	// inputEnded is closed at the end of what the process reads.
 	inputEnded <-chan struct{}
-	// owned is called once the process is certain to end with podrun.
+	// owned is called once the process is certain to end with podrun, or its start has failed.
 	owned func()
 }
 
@@ -262,6 +262,10 @@ func (x *Execer) follow(ctx context.Context, c command) (int, error) {
 	defer cancel()
 	exited := awaitExit(waiting, p)
 	if err := x.start(ctx, c.id, p); err != nil {
+		c.owned() // what it may have written is copied only then
+		p.IO().Cancel()
+		p.IO().Wait()
+		p.IO().Close()
 		return 0, daemon.Mapped("starting an exec'd process", err)
 	}
 	if streams.Started != nil {

@@ -41,11 +41,6 @@ func (x *Execer) start(ctx context.Context, id string, p client.Process) error {
 			break
 		}
 	}
-	if err != nil {
-		p.IO().Cancel()
-		p.IO().Wait()
-		p.IO().Close()
-	}
 	return daemon.Native(err)
 }
 
