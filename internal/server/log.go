@@ -173,7 +173,7 @@ func (p *flushWriter) Write(text []byte) (int, error) {
 			return len(cut), err
 		}
 	}
-	if len(cut) < len(text) {
+	if p.left == 0 { // also if all of text was sent: a log that is followed may be silent from now on
 		return len(cut), errEnough
 	}
 	return len(text), nil
