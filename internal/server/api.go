@@ -136,7 +136,7 @@ type Timeline = timeline.Recorder
 // NewTimeline returns a Timeline without spans.
 func NewTimeline() *Timeline { return timeline.New() }
 
-// NewHandler returns the handler of all paths. It refuses every method but GET and HEAD.
+// NewHandler returns the handler of all paths. It refuses every method but GET and HEAD, and requests with a body.
 func NewHandler(o Options) http.Handler {
 	if o.History == nil {
 		o.History = history.New(history.Options{})
@@ -178,6 +178,11 @@ func NewHandler(o Options) http.Handler {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "podrun's HTTP is read-only", http.StatusMethodNotAllowed)
+			return
+		}
+		if r.ContentLength != 0 { // while a body is not read, net/http does not see that a client is gone
+			w.Header().Set("Connection", "close")
+			http.Error(w, "the request has a body", http.StatusBadRequest)
 			return
 		}
 		mux.ServeHTTP(w, r)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/server/yielding"
 )
 
 // LogRequest is a request for a container's log, with the options of v1.PodLogOptions.
@@ -76,6 +78,9 @@ func (o Options) sendLog(w http.ResponseWriter, r *http.Request, slots streamSlo
 	out := &flushWriter{w: w, control: http.NewResponseController(w), left: l.limit}
 	ctx, cancel := untilShutdown(r.Context())
 	defer cancel()
+	if want.Follow { // the log may be silent for long
+		go yielding.AtHangup(ctx, cancel)
+	}
 	err := l.read(ctx, want, out)
 	switch {
 	case err == nil, errors.Is(err, errEnough):
