@@ -88,7 +88,7 @@ type Options struct {
 	Since      time.Time // zero: all
 }
 
-// Print prints logs one after the other, or concurrently if they are followed.
+// Print prints logs one after the other, or concurrently and line by line if they are followed.
 func (l *Printer) Print(ctx context.Context, logs []Log, options Options) error {
 	o := cri.ReadOptions{
 		Follow: options.Follow, Timestamps: options.Timestamps, Since: options.Since,
@@ -102,9 +102,12 @@ func (l *Printer) Print(ctx context.Context, logs []Log, options Options) error 
 	for i, s := range logs {
 		out, errOut := l.Out, l.ErrOut
 		var ends []*prefixer
-		if options.Prefix {
+		if options.Prefix || o.Follow && len(logs) > 1 {
 			label := s.label
-			if printers.Coloured(l.Out) {
+			switch {
+			case !options.Prefix:
+				label = "" // only whole lines are written
+			case printers.Coloured(l.Out):
 				label = printers.Colour(label, printers.SeriesColour(i))
 			}
 			for _, w := range []*io.Writer{&out, &errOut} {

@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,5 +103,37 @@ func TestPrefixOfLongLines(t *testing.T) {
 	must(t, p.end())
 	if n := strings.Count(out.String(), "x"); n != 400<<10 || !strings.HasSuffix(out.String(), "x\n") {
 		t.Errorf("%d bytes of the line are written", n)
+	}
+}
+
+// whole counts the bytes that are written, and the writes that end within a line.
+type whole struct{ bytes, cut atomic.Int64 }
+
+func (w *whole) Write(b []byte) (int, error) {
+	if !bytes.HasSuffix(b, []byte{'\n'}) {
+		w.cut.Add(1)
+	}
+	w.bytes.Add(int64(len(b)))
+	return len(b), nil
+}
+
+// TestSeveralFollowedLogs: the lines of logs that are followed together are whole, also without prefixes.
+func TestSeveralFollowedLogs(t *testing.T) {
+	t.Parallel()
+	l, _, errOut := newPrinter(t)
+	out := &whole{}
+	l.Out = out
+	text := strings.Repeat(strings.Repeat("x", 1500)+"\n", 100)
+	var all []Log
+	for _, name := range []string{"a", "b"} {
+		inst := pod.Instance{ID: "id" + name, Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: "u1", Container: name}
+		raw := l.Pods.Dirs.Revision(inst.UID).RawLog(inst.Container, inst.ID)
+		must(t, os.MkdirAll(raw, 0o755))
+		must(t, os.WriteFile(filepath.Join(raw, "stdout.raw"), []byte(text), 0o640))
+		all = append(all, Log{inst: inst, label: "[" + name + "] "})
+	}
+	must(t, l.Print(t.Context(), all, Options{Follow: true, Tail: -1}))
+	if got := out.bytes.Load(); got != int64(2*len(text)) || out.cut.Load() > 0 || errOut.String() != "" {
+		t.Errorf("%d bytes, %d writes end within a line; %s", got, out.cut.Load(), errOut)
 	}
 }
