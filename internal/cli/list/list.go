@@ -227,7 +227,12 @@ func (l *Lister) Events(ctx context.Context, o Options, name string, types []str
 // watchEvents prints all events, and each event again whenever it has occurred again, until ctx
 // ends.
 func (l *Lister) watchEvents(ctx context.Context, selection query.EventSelection, printer *printers.Events) error {
-	printed := map[string]int32{}
+	// The count begins anew when podrun has dropped the event and it occurs again.
+	type occurrence struct {
+		count int32
+		last  time.Time
+	}
+	printed := map[string]occurrence{}
 	return l.Reader.OnChange(ctx, filepath.Dir(l.Reader.Dirs.Events()), func() (bool, error) {
 		all, err := query.Events(l.Reader.Dirs, selection)
 		if err != nil {
@@ -235,8 +240,8 @@ func (l *Lister) watchEvents(ctx context.Context, selection query.EventSelection
 		}
 		var changed []v1.Event
 		for _, e := range all {
-			if printed[e.Name] != e.Count {
-				printed[e.Name] = e.Count
+			if now := (occurrence{e.Count, e.LastTimestamp.Time}); printed[e.Name] != now {
+				printed[e.Name] = now
 				changed = append(changed, e)
 			}
 		}
