@@ -42,8 +42,10 @@ func buckets() []float64 {
 
 // New returns Metrics; Watch adds those that are read when scraped.
 func New(log *slog.Logger) *Metrics {
-	histogram := func(name, help string) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets()})
+	histogram := func(name, help string, more ...float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: name, Help: help, Buckets: append(buckets(), more...),
+		})
 	}
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -54,7 +56,7 @@ func New(log *slog.Logger) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(), log: log,
 		interval: histogram("kubelet_pleg_relist_interval_seconds",
-			"Time between the beginnings of two full lists of containers."),
+			"Time between the beginnings of two full lists of containers.", 60, 120), // of relist's longest, and of more
 		duration:   histogram("kubelet_pleg_relist_duration_seconds", "Duration of a full list of containers."),
 		inspection: histogram("kubelet_pleg_pod_relist_duration_seconds", "Duration of an inspection of one pod."),
 		latency: histogram("kubelet_evented_pleg_connection_latency_seconds",

@@ -83,6 +83,8 @@ func TestWhatRelistTells(t *testing.T) {
 	m.Happened(relist.Died)
 	m.Happened(relist.Died)
 	wantLines(t, scrape(t, m),
+		`kubelet_pleg_relist_interval_seconds_bucket{le="60"} 2`,
+		`kubelet_pleg_relist_interval_seconds_bucket{le="120"} 2`,
 		"kubelet_pleg_relist_interval_seconds_sum 2",
 		"kubelet_pleg_relist_interval_seconds_count 2",
 		"kubelet_pleg_relist_duration_seconds_sum 0.043",
