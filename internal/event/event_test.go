@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,6 +43,59 @@ func TestFoldCountsAndOrders(t *testing.T) {
 	got := text(fold([]Record{record("web", "Started", 1), record("web", "BackOff", 2), other, record("web", "Started", 9), record("db", "Started", 4), record("web", "Started", 5)}))
 	if want := "web BackOff x1 2-2\nweb Started x1 3-3\ndb Started x1 4-4\nweb Started x3 1-9"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestSimilarEvents: a probe that fails with another text each time pushes no other event of its pod out.
+func TestSimilarEvents(t *testing.T) {
+	t.Parallel()
+	failed := func(at int) Record {
+		r := record("web", "Unhealthy", at)
+		r.Container, r.Message = "c", fmt.Sprintf("at %d: %s", at, strings.Repeat("x", mostMessage-len("at 99999: ")))
+		return r
+	}
+	all := []Record{record("web", "Pulled", 0)}
+	for i := range 300 {
+		all = append(all, failed(10+10*i))
+	}
+	again := failed(10) // with a text that was there
+	again.First, again.Last = failed(3005).First, failed(3005).Last
+	other := failed(3006)
+	other.Container = "d"
+	all = append(all, again, other, failed(9000)) // the last one long after
+	node := record("node1", "FailedValidation", 9000)
+	node.Namespace = ""
+	for i := range 20 {
+		node.Message = fmt.Sprint(i)
+		all = append(all, node)
+	}
+	got := fold(all)
+	var of []string
+	for _, r := range got {
+		if len(r.Message) > mostMessage {
+			t.Errorf("a message of %d bytes", len(r.Message))
+		}
+		if r.Name == "web" {
+			message, _, _ := strings.Cut(r.Message, ": x")
+			of = append(of, fmt.Sprintf("%s x%d %q", r.Container, r.Count, message))
+		}
+	}
+	want := []string{` x1 "m"`}
+	for i := 1; i < 9; i++ {
+		want = append(want, fmt.Sprintf(`c x1 "at %d"`, 10+10*i))
+	}
+	want = append(want, `c x291 "(combined from similar events): at 3000"`, `c x2 "at 10"`, `d x1 "at 3006"`, `c x1 "at 9000"`)
+	if !slices.Equal(of, want) || len(got) != len(want)+20 {
+		t.Errorf("got\n%s", strings.Join(of, "\n"))
+	}
+	once := fmt.Sprint(got)
+	if again := fold(got); fmt.Sprint(again) != once {
+		t.Errorf("folded again\n%s", text(again))
+	}
+	more := fold(append(got, failed(3010)))
+	if was, is := got[9], more[11]; len(more) != len(got) || is.Count != 292 ||
+		!strings.HasPrefix(is.Message, combined+"at 3010") || is.Event().Name != was.Event().Name {
+		t.Errorf("with one more\n%s", text(more))
 	}
 }
 

@@ -14,12 +14,14 @@ import (
 	"hash/fnv"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys/excerpt"
 )
 
 // Record is an event that happened once or several times. Its JSON is a line of the file.
@@ -52,6 +54,14 @@ const (
 	mostMessage = 1024
 )
 
+// Similar events, which differ in their messages only, are combined as Kubernetes' EventAggregator does it (client-go:
+// tools/record/events_cache.go): from the tenth on, if none came more than ten minutes after the one before.
+const (
+	mostSimilar = 9
+	similarTime = 10 * time.Minute
+	combined    = "(combined from similar events): " // begins the message, which is otherwise the newest one
+)
+
 // same is the part of a record that is equal in records of the same event.
 type same struct {
 	kind, namespace, name string
@@ -62,15 +72,29 @@ type same struct {
 }
 
 func (r Record) same() same {
-	return same{
+	key := same{
 		kind: r.Kind, namespace: r.Namespace, name: r.Name, uid: r.UID,
 		container: r.Container, node: r.Node,
 		warning: r.Warning, reason: r.Reason, message: r.Message,
 	}
+	if strings.HasPrefix(r.Message, combined) {
+		key.message = combined
+	}
+	return key
 }
 
-// fold merges the records of the same event and sorts the result by last occurrence, newest last.
+// fold merges the records of the same event, combines those of similar ones, and sorts the result by last occurrence,
+// newest last.
 func fold(records []Record) []Record {
+	out := merge(combine(merge(records)))
+	slices.SortStableFunc(out, func(a, b Record) int {
+		return cmp.Or(a.Last.Compare(b.Last), a.First.Compare(b.First))
+	})
+	return out
+}
+
+// merge returns the records with those of the same event as one.
+func merge(records []Record) []Record {
 	at := map[same]int{}
 	var out []Record
 	for _, r := range records {
@@ -87,13 +111,47 @@ func fold(records []Record) []Record {
 			o.First = r.First
 		}
 		if r.Last.After(o.Last) {
-			o.Last = r.Last
+			o.Last, o.Message = r.Last, r.Message
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Record) int {
-		return cmp.Or(a.Last.Compare(b.Last), a.First.Compare(b.First))
-	})
 	return out
+}
+
+// combine makes the records of too many similar events those of one event. The records must be merged. Those of the
+// node stay as they are: each is of another manifest.
+func combine(records []Record) []Record {
+	slices.SortStableFunc(records, func(a, b Record) int { return a.First.Compare(b.First) })
+	type series struct {
+		events int
+		last   time.Time
+	}
+	of := map[same]series{}
+	for i := range records {
+		r := &records[i]
+		if r.Namespace == "" {
+			continue
+		}
+		key := r.same()
+		isCombined := key.message == combined
+		key.message = ""
+		s := of[key]
+		if r.First.Sub(s.last) > similarTime {
+			s.events = 0
+		}
+		if r.Last.After(s.last) {
+			s.last = r.Last
+		}
+		switch {
+		case isCombined: // so there were too many before
+			s.events = mostSimilar
+		case s.events == mostSimilar:
+			r.Message = excerpt.Of(combined+r.Message, mostMessage)
+		default:
+			s.events++
+		}
+		of[key] = s
+	}
+	return records
 }
 
 // trim drops the oldest records of pods that have too many, and the oldest of all if there are too
