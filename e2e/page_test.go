@@ -234,6 +234,10 @@ func (s *sight) logs(t *testing.T) {
 	b.until("String(/^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z tick$/m.test(log.textContent) && !/^tick/m.test(log.textContent))", "true")
 	b.text("tools.elements.times.click()")
 	b.until("String(/^tick/m.test(log.textContent) && !/Z tick$/m.test(log.textContent))", "true")
+	// All of what was written before is shown, also if it comes at once.
+	b.text("clear(), append('now c stdout of a line that is as long as those of programs are\\n'.repeat(5000))")
+	b.until("[log.textContent.includes('too fast'), log.textContent.split('of a line').length].join()", "false,5001")
+	b.text("clear()")
 }
 
 // TestFloodOfLog: a container that writes tens of thousands of lines a second neither freezes its page nor fills it, nor

@@ -73,8 +73,9 @@ function show(nodes, line) {
 let waiting = "", omitted = 0, size = 0, drawing;
 function append(text) {
 	waiting += text;
-	if (waiting.length > backlog) {
-		const cut = waiting.indexOf("\n", waiting.length - backlog) + 1;
+	const most = size ? backlog : longest; // what was written before comes at once, and all of it is wanted
+	if (waiting.length > most) {
+		const cut = waiting.indexOf("\n", waiting.length - most) + 1;
 		omitted += waiting.slice(0, cut).split("\n").length - 1;
 		waiting = waiting.slice(cut);
 	}
