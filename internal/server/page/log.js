@@ -111,17 +111,16 @@ function clear() {
 // mark marks what is searched for, the newest 500 times. Enter shows the one before, from the end on.
 let marks = [], seek = 0;
 function mark() {
-	const words = tools.elements.find.value.toLowerCase();
+	const words = tools.elements.find.value;
+	const pattern = new RegExp(words.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "giu");
 	marks = [];
 	const texts = document.createTreeWalker(log, NodeFilter.SHOW_TEXT);
 	for (let node = words && texts.lastChild() && texts.currentNode; node && marks.length < 500; node = texts.previousNode()) {
-		const text = node.data.toLowerCase();
-		for (let at = text.lastIndexOf(words); at >= 0 && marks.length < 500; at = at && text.lastIndexOf(words, at - 1)) {
+		for (const found of [...node.data.matchAll(pattern)].slice(marks.length - 500).reverse()) {
 			const range = new Range();
-			range.setStart(node, at);
-			range.setEnd(node, at + words.length);
+			range.setStart(node, found.index);
+			range.setEnd(node, found.index + found[0].length);
 			marks.push(range);
-			if (!at) break;
 		}
 	}
 	CSS.highlights?.set("mark", new Highlight(...marks));

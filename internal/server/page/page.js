@@ -32,10 +32,10 @@ function patch(was, now) {
 let seen, told = new Map(), silent;
 function announce() {
 	const now = new Map([...document.querySelectorAll("[data-pod]")].map((pod) =>
-		[pod.dataset.pod, {ill: pod.classList.contains("ill"), text: pod.dataset.pod + ": " + pod.dataset.state}]));
+		[pod.id, {ill: pod.classList.contains("ill"), name: pod.dataset.pod, state: pod.dataset.state}]));
 	if (seen) {
-		for (const [name, {ill, text}] of now) if (seen.get(name)?.ill !== ill) told.set(name, text);
-		for (const name of seen.keys()) if (!now.has(name)) told.set(name, name + " is gone");
+		for (const [id, {ill, name, state}] of now) if (seen.get(id)?.ill !== ill) told.set(id, name + ": " + state);
+		for (const [id, {name}] of seen) if (!now.has(id)) told.set(id, name + " is gone");
 	}
 	seen = now;
 	if (silent || !told.size) return;
