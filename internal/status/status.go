@@ -37,7 +37,8 @@ type Input struct {
 	Now    time.Time
 }
 
-// Of returns the status of the wanted revision.
+// Of returns the status of the wanted revision. The statuses of containers are sorted by name, those of init containers
+// are in the order of the manifest, as with the kubelet (kubelet_pods.go, convertToAPIContainerStatuses).
 func Of(in Input) v1.PodStatus {
 	mine, _ := in.Observed.Split(in.Pod.UID)
 	if in.Plan.Again { // all of it is of an earlier run, whose results are not this run's
@@ -76,6 +77,8 @@ func Of(in Input) v1.PodStatus {
 	if in.Plan.Completed {
 		settleTerminal(in.Pod, &s)
 	}
+	// Until here they are in the order of the manifest.
+	slices.SortFunc(s.ContainerStatuses, func(a, b v1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) })
 	return s
 }
 

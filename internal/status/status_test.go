@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,30 @@ func TestNothingWaitsInAPodThatHasEnded(t *testing.T) {
 		if tt.plan.Completed && s.Phase != v1.PodFailed {
 			t.Errorf("%s: %s", name, s.Phase)
 		}
+	}
+}
+
+// TestOrder: the statuses of containers are sorted by name, those of init containers are in the order of the manifest.
+// What the status says of the pod does not depend on it.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	p := &v1.Pod{}
+	p.UID, p.Spec.RestartPolicy = "u1", v1.RestartPolicyNever
+	onlyC := v1.ContainerRestartPolicyAlways
+	p.Spec.InitContainers = []v1.Container{{Name: "z"}, {Name: "y"}}
+	p.Spec.Containers = []v1.Container{{Name: "c", RestartPolicy: &onlyC}, {Name: "a"}, {Name: "b"}}
+	var seen pod.Observed
+	for _, name := range []string{"z", "y", "c", "a", "b"} {
+		seen.Containers = append(seen.Containers, pod.Container{ID: name, Name: name, UID: "u1", State: pod.Exited})
+	}
+	seen.Containers[3].Exit.ExitCode = 1
+	s := Of(Input{Pod: p, Observed: seen})
+	var got []string
+	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
+		got = append(got, fmt.Sprint(c.Name, c.State.Terminated.ExitCode))
+	}
+	if strings.Join(got, " ") != "z0 y0 a1 b0 c0" || s.Phase != v1.PodRunning {
+		t.Errorf("%s, %s", got, s.Phase)
 	}
 }
 
