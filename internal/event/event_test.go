@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"podrun.io/podrun/internal/checkpoint/layout"
 	v1 "k8s.io/api/core/v1"
+	"podrun.io/podrun/internal/checkpoint/layout"
 
 	"podrun.io/podrun/internal/pod"
 )

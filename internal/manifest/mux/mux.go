@@ -82,14 +82,17 @@ func (m *Mux) Run(ctx context.Context, in <-chan manifest.Snapshot, out chan<- m
 	}
 	late := time.NewTimer(Patience)
 	defer late.Stop()
-	again := time.NewTimer(longestWait) // when workloads or revisions need it
+	again := time.NewTimer(clockCheck) // when workloads or revisions need it
 	again.Stop()
 	defer again.Stop()
+	var merged time.Time
+	var wait time.Duration // from merged on
 	merge := func() {
-		newest, ready = m.merge(), out
+		newest, ready, merged = m.merge(), out, time.Now()
 		again.Stop()
-		if wait, due := m.wait(newest); due {
-			again.Reset(wait)
+		var due bool
+		if wait, due = m.wait(newest); due {
+			again.Reset(min(wait, clockCheck))
 		}
 	}
 	if len(m.sources.Last) > 0 {
@@ -109,6 +112,10 @@ func (m *Mux) Run(ctx context.Context, in <-chan manifest.Snapshot, out chan<- m
 				merge()
 			}
 		case <-again.C:
+			if left := wait - passed(merged); left > 0 {
+				again.Reset(min(left, clockCheck))
+				continue
+			}
 			merge()
 		case s := <-in:
 			m.sources.Record(s)
@@ -138,6 +145,8 @@ func (m *Mux) giveUp() (any bool) {
 const (
 	// longestWait bounds a wait: the clock may be set meanwhile.
 	longestWait = time.Minute
+	// clockCheck is how often a wait is compared with the clock: a timer stands still while the machine is suspended.
+	clockCheck = 5 * time.Second
 	// saveAgain is after what time a history that could not be recorded is tried again.
 	saveAgain = time.Second
 )
@@ -152,6 +161,9 @@ func (m *Mux) wait(d manifest.Desired) (wait time.Duration, due bool) {
 	}
 	return min(max(d.Next.Sub(m.sources.Recorded.Now), time.Millisecond), longestWait), true
 }
+
+// passed returns the time since t, by the clock or by what a timer counts, whichever says more.
+func passed(t time.Time) time.Duration { return max(time.Since(t), time.Now().Round(0).Sub(t.Round(0))) }
 
 func (m *Mux) merge() manifest.Desired {
 	if m.record == nil {
