@@ -93,3 +93,24 @@ func TestDiskLimit(t *testing.T) {
 		}
 	})
 }
+
+// TestDiskLimitOfAWorkload: the pods of a workload are made anew when anything changes; a long measurement goes on.
+func TestDiskLimitOfAWorkload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
+		h := start(t, rt, func(o *reconcile.Options) { o.Disk = &ledger{used: 11, slow: 70 * time.Second} })
+		defer h.stop()
+		p := newPod("web", "u1", v1.RestartPolicyAlways, "a")
+		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse("10")}
+		for range 6 {
+			h.want(p.DeepCopy())
+			after(30 * time.Second)
+		}
+		h.wantPhase("web", v1.PodFailed)
+		p = p.DeepCopy()
+		p.Annotations = map[string]string{"of": "another set"}
+		h.want(p)
+		after(time.Minute)
+		h.wantLiving("")
+	})
+}

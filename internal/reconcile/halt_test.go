@@ -309,3 +309,23 @@ func TestShutdownThatCannotBeRecorded(t *testing.T) {
 		}
 	})
 }
+
+// TestStopAllEndsAHungStart: a start that hangs when serve is to stop its pods ends as it does without the manifest.
+func TestStopAllEndsAHungStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := hungVolumes{hangs: &atomic.Bool{}}
+		h := start(t, forever(), func(o *reconcile.Options) {
+			o.Volumes, o.StopAll = v, func(time.Duration) bool { return true }
+		})
+		h.want(newPod("web", "u1", v1.RestartPolicyAlways, "a", "b"))
+		v.hangs.Store(true)
+		h.rt.Exit("u1-b-0", 1)
+		after(time.Second)
+		began := time.Now()
+		h.stop()
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		h.wantEmpty()
+	})
+}

@@ -236,7 +236,7 @@ func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 		for key, w := range l.workers {
 			if p := pods[key]; p == nil || pod.Priority(p) < below {
 				left[w] = true
-				w.mailbox.put(desiredPod{})
+				w.mailbox.put(released(manifest.Desired{Complete: true}))
 			}
 		}
 		for late := false; len(left) > 0 && (!late || below == math.MaxInt64); {

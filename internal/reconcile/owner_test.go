@@ -261,3 +261,22 @@ func (s *slowImages) Resolve(ctx context.Context, ref string) (pod.Image, error)
 	time.Sleep(5 * time.Minute)
 	return s.Images.Resolve(ctx, ref)
 }
+
+// TestStopAllLeavesThePodsOfOthers: their owner ends them; this process does not wait for that.
+func TestStopAllLeavesThePodsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owners := &oneOwner{}
+		h := start(t, forever(), func(o *reconcile.Options) {
+			o.Owners, o.StopAll = owners, func(time.Duration) bool { return true }
+		})
+		h.want(web())
+		owners.set("podrun once")
+		after(time.Minute)
+		began := time.Now()
+		h.stop()
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		h.wantLiving("u1-a-0")
+	})
+}

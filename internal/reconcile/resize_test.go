@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -196,4 +198,31 @@ func TestResizeByANewInstance(t *testing.T) {
 			h.stop()
 		})
 	}
+}
+
+// TestResizeOnAFullDisk: the new size is saved once there is space, so that a restart of podrun does not take it back.
+func TestResizeOnAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, full := forever(), atomic.Bool{}
+		h := start(t, rt, func(o *reconcile.Options) { o.Data = fullDisk{o.Data, &full} })
+		defer h.stop()
+		sized := func(uid, cpu string) *v1.Pod {
+			p := newPod("web", pod.UID(uid), v1.RestartPolicyAlways, "a")
+			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}
+			return p
+		}
+		h.want(sized("u1", "1"))
+		full.Store(true)
+		h.want(sized("u2", "2"))
+		after(5 * time.Second)
+		if got := h.resources("u1", "a"); got != "requests.cpu=2" {
+			t.Errorf("resources: %q", got)
+		}
+		full.Store(false)
+		after(5 * time.Second)
+		p, err := rt.LoadPod("u1")
+		if err != nil || p.Spec.Containers[0].Resources.Requests.Cpu().String() != "2" {
+			t.Errorf("saved: %v, %v", p.Spec.Containers[0].Resources, err)
+		}
+	})
 }

@@ -45,8 +45,6 @@ type worker struct {
 	// outdated reports that the pod has not been inspected since the last action, or since this
 	// process acquired it.
 	outdated bool
-	// unsaved reports that the manifest of the chosen revision could not be saved.
-	unsaved bool
 	// held reports that the pod has been on the machine, and has its reservation since.
 	held bool
 }
@@ -202,7 +200,7 @@ func (w *worker) notOwner(seen pod.Observed) (wake time.Duration, gone bool) {
 	switch {
 	case w.mailbox.pod() != nil:
 		return ownerPoll, false
-	case !seen.Empty():
+	case !seen.Empty() && !w.shared.stops.Load(): // else it is the other's to terminate
 		return unwantedPoll, false // this process may have to terminate it once the other releases it
 	}
 	return 0, w.mailbox.dismiss()
@@ -211,7 +209,7 @@ func (w *worker) notOwner(seen pod.Observed) (wake time.Duration, gone bool) {
 // idle returns when to sync again after a plan without actions, and whether the pod is gone.
 func (w *worker) idle(p plan.Plan) (wake time.Duration, gone bool) {
 	w.syncs.Succeeded()
-	if w.state.Stale || w.unsaved || w.status.Unpublished() {
+	if w.state.Stale || w.state.Unsaved || w.status.Unpublished() {
 		p.Wake = sooner(p.Wake, refreshAgain)
 	}
 	if !p.Completed {
@@ -246,7 +244,7 @@ func (w *worker) stopAll() {
 // chooseRevision chooses the pod revision that this worker runs, from the newest desire. It does
 // nothing if that has not changed since.
 func (w *worker) chooseRevision(seen pod.Observed) {
-	if w.unsaved {
+	if w.state.Unsaved {
 		w.mailbox.reread()
 	}
 	if w.mailbox.remounts() {
@@ -274,7 +272,7 @@ func (w *worker) chooseRevision(seen pod.Observed) {
 		}
 	}
 	w.state = next(w.state, d, in)
-	w.unsaved = in.Adopted != nil && !w.manifests.Update(w.state)
+	w.state.Unsaved = in.Adopted != nil && !w.manifests.Update(w.state)
 	if p := w.state.Pod; before == nil || p == nil || before.UID != p.UID || w.state.Replaced {
 		w.puller.Stop()
 		clear(w.failures.Last)

@@ -8,6 +8,7 @@ package eviction
 import (
 	"context"
 	"log/slog"
+	"reflect"
 	"sync"
 	"time"
 
@@ -75,12 +76,20 @@ func (m *Measurement) Reset(p *v1.Pod) {
 	m.why, m.unsaved, m.at, m.live, m.running = "", "", time.Time{}, false, false
 }
 
+// same reports whether a measurement of one pod is one of the other: the pods of workloads are made anew each time that
+// anything changes.
+func same(a, b *v1.Pod) bool {
+	return a == b || a != nil && b != nil && a.UID == b.UID &&
+		reflect.DeepEqual(pod.StorageLimitsOf(a), pod.StorageLimitsOf(b))
+}
+
 // Start starts a measurement of pod p if the pod has disk limits and a measurement is due.
 // It does not measure a pod without running instances, nor one that is already evicted.
 func (m *Measurement) Start(ctx context.Context, p *v1.Pod, seen pod.Observed) {
-	if m.of != p {
+	if !same(m.of, p) {
 		m.Reset(p)
 	}
+	m.of = p
 	if !m.limited {
 		return
 	}
@@ -126,7 +135,7 @@ func (m *Measurement) Start(ctx context.Context, p *v1.Pod, seen pod.Observed) {
 // Finished evicts the pod if the measurement exceeds its limits. It ignores the result of a pod
 // that is no longer desired.
 func (m *Measurement) Finished(r Result) {
-	if m.of != r.of {
+	if !same(m.of, r.of) {
 		return
 	}
 	m.running, m.at = false, time.Now()

@@ -162,7 +162,7 @@ func (t *starter) allocate(s *revision.State, anew bool) {
 		return
 	}
 	s.Pod, s.Resized = s.Resized, nil
-	t.manifests.Update(*s)
+	s.Unsaved = !t.manifests.Update(*s)
 	s.Stale = true // volumes may show the resources
 	if !anew {
 		t.recorder.ResizeStarted(s.Pod)

@@ -20,6 +20,7 @@ type State struct {
 	Objects  pod.Objects    // ConfigMaps and Secrets that Pod may refer to
 	MaxGrace *time.Duration // upper limit of all grace periods
 	Stale    bool           // volumes may not show the current objects or pod
+	Unsaved  bool           // Pod could not be saved
 	Earlier  bool           // a completed pod belongs to an earlier run
 	Result   pod.UID        // the revision whose result outlives its data; "" if none
 	CutOff   pod.UID        // the revision that was cut off, which could not be recorded; "" if none
