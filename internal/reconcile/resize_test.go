@@ -13,6 +13,7 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -204,7 +205,7 @@ func TestResizeByANewInstance(t *testing.T) {
 func TestResizeOnAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, full := forever(), atomic.Bool{}
-		h := start(t, rt, func(o *reconcile.Options) { o.Data = fullDisk{o.Data, &full} })
+		h := start(t, rt, func(o *reconcile.Options) { o.Data = noSpaceFor2{o.Data, &full} })
 		defer h.stop()
 		sized := func(uid, cpu string) *v1.Pod {
 			p := newPod("web", pod.UID(uid), v1.RestartPolicyAlways, "a")
@@ -225,4 +226,17 @@ func TestResizeOnAFullDisk(t *testing.T) {
 			t.Errorf("saved: %v, %v", p.Spec.Containers[0].Resources, err)
 		}
 	})
+}
+
+// noSpaceFor2 is Data that fails to save pods that request two CPUs while full.
+type noSpaceFor2 struct {
+	runtime.Data
+	full *atomic.Bool
+}
+
+func (d noSpaceFor2) SavePod(p *v1.Pod, owner string) error {
+	if d.full.Load() && p.Spec.Containers[0].Resources.Requests.Cpu().Value() == 2 {
+		return errors.New("the disk is full")
+	}
+	return d.Data.SavePod(p, owner)
 }
