@@ -163,7 +163,9 @@ func (m *Mux) wait(d manifest.Desired) (wait time.Duration, due bool) {
 }
 
 // passed returns the time since t, by the clock or by what a timer counts, whichever says more.
-func passed(t time.Time) time.Duration { return max(time.Since(t), time.Now().Round(0).Sub(t.Round(0))) }
+func passed(t time.Time) time.Duration {
+	return max(time.Since(t), time.Now().Round(0).Sub(t.Round(0)))
+}
 
 func (m *Mux) merge() manifest.Desired {
 	if m.record == nil {
