@@ -47,6 +47,16 @@ func (s *served) put(text string) {
 	}
 }
 
+// rename gives the manifest's file another name.
+func (s *served) rename(name string) {
+	s.t.Helper()
+	to := filepath.Join(filepath.Dir(s.file), name+".yaml")
+	if err := os.Rename(s.file, to); err != nil {
+		s.t.Fatal(err)
+	}
+	s.file = to
+}
+
 func (s *served) start() {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan error)
@@ -132,6 +142,33 @@ func TestJobOnce(t *testing.T) {
 		s.after(50*time.Second, "1 active 0 succeeded 0 failed; work-0-n")
 		s.stop()
 	})
+}
+
+// TestJobRenamed: another file name restarts no Job, whether it runs or has finished.
+func TestJobRenamed(t *testing.T) {
+	rt := fake.New("boot-1")
+	rt.AddImage("good:1", fake.Script{Run: time.Minute})
+	s := newServed(t, rt)
+	s.put(jobText("good:1"))
+	const complete = "0 active 1 succeeded 0 failed SuccessCriteriaMet=CompletionsReached Complete=CompletionsReached; work-0-n*"
+	synctest.Test(t, func(t *testing.T) {
+		s.t = t
+		s.start()
+		s.after(30*time.Second, "1 active 0 succeeded 0 failed; work-0-n")
+		s.rename("while it runs")
+		s.after(20*time.Second, "1 active 0 succeeded 0 failed; work-0-n")
+		s.after(20*time.Second, complete)
+		s.rename("when it has finished")
+		s.after(30*time.Second, complete)
+		s.stop()
+		s.rename("while podrun does not run")
+		s.start()
+		s.after(30*time.Second, complete)
+		s.stop()
+	})
+	if ran := rt.Ran(); len(ran) != 1 {
+		t.Errorf("it ran as %v", ran)
+	}
 }
 
 // TestJobInterrupted: a try that a reboot interrupts counts as a failure, and another one takes its place.

@@ -204,3 +204,26 @@ func TestUpgraded(t *testing.T) {
 		t.Error("a pod without a hash is changed")
 	}
 }
+
+// TestDocumentOfJob: a run is of what the document says and of the node, whatever file has it.
+func TestDocumentOfJob(t *testing.T) {
+	t.Parallel()
+	const text = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: work}\nspec:\n" +
+		"  template: {spec: {restartPolicy: Never, containers: [{name: c, image: 'i:1'}]}}\n"
+	document := func(text, path, node string) string {
+		o := options(path)
+		o.NodeName = node
+		loaded, err := Load([]byte(text), o)
+		if err != nil || len(loaded.Workloads) != 1 {
+			t.Fatal(loaded, err)
+		}
+		return loaded.Workloads[0].Document
+	}
+	first := document(text, "/a.yaml", "n")
+	if document("# again\n"+text, "/b.yaml", "n") != first {
+		t.Error("another file is another document")
+	}
+	if document(strings.Replace(text, "i:1", "i:2", 1), "/a.yaml", "n") == first || document(text, "/a.yaml", "m") == first {
+		t.Error("what it says, or the node, makes no other document")
+	}
+}

@@ -63,6 +63,7 @@ func (l *loader) workload(o object, kind string) {
 	annotateWarnings(p, outer.warnings)
 	Annotate(p, workload.Annotation, w.String())
 	w.Manifest, w.Template, w.Suffix = l.Origin.Path, p, strings.TrimPrefix(p.Name, w.Key.Name)
+	w.Document = Digest(written, "\nhost:", l.NodeName)
 	key := pod.KeyOf(p)
 	if w.Key.Name == "" {
 		key = pod.Key{}

@@ -201,6 +201,6 @@ func (w *Workload) make(j cronjobs.Job, h *cronjobs.History, t *jobTemplate) *Wo
 		p.Annotations = map[string]string{}
 	}
 	p.Annotations[Annotation] = made.String()
-	made.Template = p
+	made.Template, made.Document = p, string(p.UID)
 	return made
 }

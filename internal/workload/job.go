@@ -48,8 +48,9 @@ func (w *Workload) expandJob(recorded Recorded, plan *Plan) {
 		decide = jobs.Keep
 	}
 	in := jobs.Input{
-		Job: w.Object.(*batchv1.Job), Document: string(w.Template.UID), PerBoot: w.PerBoot,
-		Boot: recorded.Boot, History: recorded.Jobs[w.ID], Pods: map[string]jobs.Observed{}, Now: recorded.Now,
+		Job: w.Object.(*batchv1.Job), Document: w.Document, Former: string(w.Template.UID),
+		PerBoot: w.PerBoot, Boot: recorded.Boot, History: recorded.Jobs[w.ID], Pods: map[string]jobs.Observed{},
+		Now: recorded.Now,
 		Reserved: func(name string) bool {
 			return recorded.Reserved(pod.Key{Namespace: w.Key.Namespace, Name: name + w.Suffix})
 		},

@@ -65,6 +65,8 @@ type Workload struct {
 	// Template is the pod that the template describes, complete as one from a manifest of its own
 	// is, under the name of the workload.
 	Template *v1.Pod
+	// Document identifies what a run of a Job is of: what the document says and the node, whatever file has it.
+	Document string
 	// Manifest is the file or URL that the document was read from, and Suffix ends the names of all pods of the node.
 	Manifest, Suffix string
 	// Replicas is the number of pods, 1 for a DaemonSet, and Start the index of the first one.

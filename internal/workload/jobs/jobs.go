@@ -110,8 +110,10 @@ func (o Observed) over() bool { return o.ended() != "" || o.Pod == nil && o.Ende
 type Input struct {
 	// Job has its defaults.
 	Job *batchv1.Job
-	// Document identifies the document. PerBoot makes each boot begin a new run.
+	// Document identifies the document, and Former is what an earlier podrun has recorded for it: a History that has
+	// that gets Document. PerBoot makes each boot begin a new run.
 	Document string
+	Former   string
 	PerBoot  bool
 	Boot     string
 	// History is that of the Job's last run; nil if there was none. It is not modified.
@@ -143,13 +145,14 @@ const (
 // Decide returns what a Job needs now.
 func Decide(in Input) Plan {
 	d := decision{Input: in, done: set{}, failed: set{}}
-	if h := in.History; h == nil || h.Document != in.Document || in.PerBoot && h.Boot != in.Boot {
+	if h := in.History; h == nil || !in.sameDocument(h) || in.PerBoot && h.Boot != in.Boot {
 		d.h = &History{
 			Run: in.Document + "-" + strconv.FormatInt(in.Now.UnixNano(), 36), Document: in.Document, Boot: in.Boot,
 			Began: in.Now,
 		}
 	} else {
 		d.h = h.clone()
+		d.h.Document = in.Document
 	}
 	d.done, d.failed = parse(d.h.Status.CompletedIndexes), set{}
 	if d.h.Status.FailedIndexes != nil {
@@ -170,6 +173,10 @@ func Decide(in Input) Plan {
 	})
 	d.count()
 	return Plan{History: d.h, Pods: d.wanted(), Next: d.next}
+}
+
+func (in Input) sameDocument(h *History) bool {
+	return h.Document == in.Document || h.Document == in.Former
 }
 
 // Keep returns the pods of a run about which nothing new can be decided, because that could not be

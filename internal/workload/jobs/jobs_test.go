@@ -342,7 +342,16 @@ func TestRuns(t *testing.T) {
 	if got := Decide(in); got.History.Run == m.history.Run || len(got.Pods) != 0 {
 		t.Errorf("per boot: %+v", got)
 	}
-	in.PerBoot, in.Document = false, "e"
+	in.PerBoot, in.Document, in.Former = false, "new", "d"
+	kept := Decide(in)
+	if kept.History.Run != m.history.Run || kept.History.Document != "new" || m.history.Document != "d" {
+		t.Errorf("what an earlier podrun has recorded: %+v", kept.History)
+	}
+	in.History, in.Former = kept.History, "another file"
+	if got := Decide(in).History.Run; got != m.history.Run {
+		t.Errorf("another file is another run: %s, %s", got, m.history.Run)
+	}
+	in.History, in.Document, in.Former = m.history, "e", ""
 	got := Decide(in)
 	if got.History.Run == m.history.Run || len(got.Pods) != 0 {
 		t.Errorf("another document: %+v", got)
