@@ -284,9 +284,9 @@ type hungRemovals struct {
 }
 
 // RemoveSandbox implements runtime.Sandboxes.
-func (h hungRemovals) RemoveSandbox(ctx context.Context, id string, completed bool) error {
+func (h hungRemovals) RemoveSandbox(ctx context.Context, id string, ended func(context.Context) error) error {
 	time.Sleep(h.takes)
-	return h.Runtime.RemoveSandbox(ctx, id, completed)
+	return h.Runtime.RemoveSandbox(ctx, id, ended)
 }
 
 // TestOnceDoesNotWaitForWhatHangs: a call that ignores its context does not delay once.

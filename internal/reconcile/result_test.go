@@ -94,11 +94,11 @@ func (d filledDisk) ReapContainer(ctx context.Context, id, message string) error
 	return d.Containers.ReapContainer(ctx, id, message)
 }
 
-func (d filledDisk) RemoveSandbox(ctx context.Context, id string, completed bool) error {
+func (d filledDisk) RemoveSandbox(ctx context.Context, id string, ended func(context.Context) error) error {
 	if err := d.full(); err != nil {
 		return err
 	}
-	return d.Sandboxes.RemoveSandbox(ctx, id, completed)
+	return d.Sandboxes.RemoveSandbox(ctx, id, ended)
 }
 
 func (d filledDisk) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {

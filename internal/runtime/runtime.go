@@ -64,9 +64,10 @@ type Sandboxes interface {
 	// YieldPorts gives the host ports of a sandbox whose pod is being terminated to that of another pod with which
 	// it shares them (pod.UpdateGroup), if there is one: new connections are that pod's from then on.
 	YieldPorts(ctx context.Context, id string) error
-	// RemoveSandbox releases everything that the sandbox held, including its addresses. A pod that has completed
-	// loses its cgroup with its last sandbox, unless processes are in it.
-	RemoveSandbox(ctx context.Context, id string, completed bool) error
+	// RemoveSandbox releases everything that the sandbox held, including its addresses. ended is not nil if the pod
+	// has completed. With its last sandbox it loses its cgroup, unless processes are in it, and then ended is called:
+	// only when that has succeeded is the sandbox gone.
+	RemoveSandbox(ctx context.Context, id string, ended func(context.Context) error) error
 }
 
 // Start holds what StartContainer needs in addition to the pod.

@@ -331,15 +331,13 @@ func (e *Executor) stops(ctx context.Context, seen pod.Observed, a plan.Terminat
 // removeSandbox removes a sandbox. A lost sandbox that cannot be removed does not end the sync: the
 // pod has, or gets, another one that must not wait for it.
 func (e *Executor) removeSandbox(ctx context.Context, s *revision.State, a plan.RemoveSandbox) error {
-	err := e.remover.removeSandbox(ctx, a.ID, a.Completed)
+	var ended func(context.Context) error
+	if a.Completed {
+		ended = func(ctx context.Context) error { return e.remover.ended(ctx, s.Pod.UID) }
+	}
+	err := e.remover.removeSandbox(ctx, a.ID, ended)
 	if a.Lost {
 		return e.failures.Keep(s.Pod, plan.FailureSandbox+a.ID, pod.ReasonKillPod, err)
-	}
-	if err == nil && a.Completed && s.Pod != nil {
-		err = e.remover.volumes.Ended(ctx, s.Pod.UID)
-		if err == nil && !e.remover.keepVolumes {
-			err = e.remover.removeEmptyDirs(ctx, []pod.UID{s.Pod.UID})
-		}
 	}
 	if err != nil {
 		e.recorder.Record("", record.Warning, pod.ReasonKillPod, err.Error())

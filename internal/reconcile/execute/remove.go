@@ -126,11 +126,20 @@ func (r *remover) yieldPorts(ctx context.Context, seen pod.Observed, id string) 
 	}
 }
 
-// removeSandbox removes a sandbox.
-func (r *remover) removeSandbox(ctx context.Context, id string, completed bool) error {
+// removeSandbox removes a sandbox. ended is not nil if the pod has completed.
+func (r *remover) removeSandbox(ctx context.Context, id string, ended func(context.Context) error) error {
 	return admission.Within(ctx, r.waiting, func(ctx context.Context) error {
-		return r.sandboxes.RemoveSandbox(ctx, id, completed)
+		return r.sandboxes.RemoveSandbox(ctx, id, ended)
 	})
+}
+
+// ended releases what a pod that has completed needs no more. Its last sandbox is there until this has succeeded, so
+// that it is tried again, also by the next podrun.
+func (r *remover) ended(ctx context.Context, uid pod.UID) error {
+	if err := r.volumes.Ended(ctx, uid); err != nil || r.keepVolumes {
+		return err
+	}
+	return r.removeEmptyDirs(ctx, []pod.UID{uid})
 }
 
 // removeData unmounts the volumes of a revision and then removes everything that was saved for it, but the result if

@@ -32,7 +32,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 		if s.Details.Complete && s.Boot == r.o.Boot() && r.o.Driver.SandboxReady(s) {
 			return nil
 		}
-		if err := r.removeSandbox(ctx, c, s, false); err != nil {
+		if err := r.removeSandbox(ctx, c, s, nil); err != nil {
 			// It stays in the checkpoint and is removed later. The new sandbox shares nothing with
 			// it but the pod.
 			r.o.Log.Warn("sandbox left by an interrupted start cannot be removed yet; it is removed later",
@@ -56,7 +56,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 		// Undo it even if ctx has ended: an address that nobody uses must not stay allocated.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 		defer cancel()
-		if left := r.removeSandbox(undo, c, s, false); left != nil {
+		if left := r.removeSandbox(undo, c, s, nil); left != nil {
 			r.o.Log.Warn("sandbox whose creation failed cannot be removed yet; it is removed later",
 				"pod", c.Key().String(), "sandbox", s.ID, "err", left)
 		}
@@ -77,21 +77,28 @@ func (r *Runtime) YieldPorts(ctx context.Context, id string) error {
 }
 
 // RemoveSandbox implements runtime.Sandboxes.
-func (r *Runtime) RemoveSandbox(ctx context.Context, id string, completed bool) error {
+func (r *Runtime) RemoveSandbox(ctx context.Context, id string, ended func(context.Context) error) error {
 	c := r.o.Store.OfSandbox(id)
 	if c == nil {
 		return nil
 	}
-	return r.removeSandbox(ctx, c, *c.Sandbox(id), completed)
+	return r.removeSandbox(ctx, c, *c.Sandbox(id), ended)
 }
 
-func (r *Runtime) removeSandbox(ctx context.Context, c *checkpoint.Checkpoint, s pod.Sandbox, completed bool) error {
+func (r *Runtime) removeSandbox(
+	ctx context.Context, c *checkpoint.Checkpoint, s pod.Sandbox, ended func(context.Context) error,
+) error {
 	if err := r.killVanished(ctx, c, func(i pod.Container) bool { return i.SandboxID == s.ID }); err != nil {
 		return err
 	}
-	last := completed && !slices.ContainsFunc(c.Sandboxes, func(o pod.Sandbox) bool { return o.ID != s.ID })
+	last := ended != nil && !slices.ContainsFunc(c.Sandboxes, func(o pod.Sandbox) bool { return o.ID != s.ID })
 	if err := r.o.Driver.RemoveSandbox(ctx, c.Key(), s, last); err != nil {
 		return err
+	}
+	if last {
+		if err := ended(ctx); err != nil {
+			return err
+		}
 	}
 	return r.o.Store.Update(c.UID(), func(c *checkpoint.Checkpoint) { c.DropSandbox(s.ID) })
 }

@@ -22,7 +22,7 @@ func TestVanishedInstanceIsKilled(t *testing.T) {
 			return r.StartContainer(t.Context(), s)
 		},
 		"the sandbox is removed": func(t *testing.T, r *checkpointed.Runtime, s runtime.Start) error {
-			return r.RemoveSandbox(t.Context(), s.Sandbox.ID, false)
+			return r.RemoveSandbox(t.Context(), s.Sandbox.ID, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

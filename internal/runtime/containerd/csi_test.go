@@ -134,7 +134,7 @@ func testVolumesOfADriver(t *testing.T, r *Runtime, w *withDriver) {
 	}
 	makeSandbox(0)
 	isRefused(t, mount(), pod.ReasonFailedMount)
-	test.Must(t, r.RemoveSandbox(t.Context(), start.Sandbox.ID, false))
+	test.Must(t, r.RemoveSandbox(t.Context(), start.Sandbox.ID, nil))
 	makeSandbox(1)
 	w.begin()
 	test.Eventually(t, "the volume is mounted", func() bool { return mount() == nil })
@@ -160,7 +160,7 @@ func testVolumesOfADriver(t *testing.T, r *Runtime, w *withDriver) {
 	for _, c := range remaining.Containers {
 		daemontest.Eventually(t, "an instance is removed", func() bool { return r.RemoveContainer(t.Context(), c.ID) == nil })
 	}
-	test.Must(t, r.RemoveSandbox(t.Context(), start.Sandbox.ID, false))
+	test.Must(t, r.RemoveSandbox(t.Context(), start.Sandbox.ID, nil))
 	test.Must(t, w.Teardown(t.Context(), p.UID))
 	if took := time.Since(begun); took > 30*time.Second {
 		t.Errorf("the removal took %s", took)

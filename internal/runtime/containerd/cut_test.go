@@ -236,7 +236,7 @@ func TestRecordsGoWithTheRevision(t *testing.T) {
 	if kept, err := raw.SandboxStore().List(ctx); err != nil || len(kept) == 0 {
 		t.Fatalf("there is no record, so that this shows nothing: %v", err)
 	}
-	if err := r.RemoveSandbox(t.Context(), r.start.Sandbox.ID, false); err != nil {
+	if err := r.RemoveSandbox(t.Context(), r.start.Sandbox.ID, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.RemoveData(t.Context(), r.key, r.start.Pod.UID); err != nil {

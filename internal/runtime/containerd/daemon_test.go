@@ -83,7 +83,7 @@ func clearPod(t testing.TB, r *Runtime, o pod.Observed) {
 		daemontest.Eventually(t, "an instance is removed", func() bool { return r.RemoveContainer(ctx, c.ID) == nil })
 	}
 	for _, s := range o.Sandboxes {
-		if err := r.RemoveSandbox(ctx, s.ID, false); err != nil {
+		if err := r.RemoveSandbox(ctx, s.ID, nil); err != nil {
 			t.Error(err)
 		}
 	}

@@ -67,7 +67,7 @@ func testLife(t *testing.T, s subject) {
 
 func testCompleted(t *testing.T, s subject) {
 	p := s.newPod("job-node", "uid-job", "main")
-	start := s.ready(t, p)
+	start, nothing := s.ready(t, p), func(context.Context) error { return nil }
 	c := s.start(t, start)
 	s.Exit(t, c.ID, 0)
 	if c = s.ended(t, start); c.ExitCode != 0 || c.Reason != "Completed" {
@@ -75,8 +75,8 @@ func testCompleted(t *testing.T, s subject) {
 	}
 	must(t, s.ReapContainer(t.Context(), c.ID, ""))
 	must(t, s.CreateSandbox(t.Context(), p, 1))
-	for i, completed := range []bool{true, false, true} { // one of two, a lost one, the last one
-		must(t, s.RemoveSandbox(t.Context(), s.inspect(t, p).Sandboxes[0].ID, completed))
+	for i, ended := range []func(context.Context) error{nothing, nil, nothing} { // one of two, a lost one, the last one
+		must(t, s.RemoveSandbox(t.Context(), s.inspect(t, p).Sandboxes[0].ID, ended))
 		// A cgroup would weigh as if the pod ran; without one, what its volumes in memory hold would not count.
 		if has := s.HasCgroup(p.UID); has != (i < 2) {
 			t.Errorf("removal %d: the pod has a cgroup: %t", i, has)
@@ -157,7 +157,7 @@ func testMissing(t *testing.T, s subject) {
 		"signal":           s.SignalContainer(ctx, id, "TERM"),
 		"reap":             s.ReapContainer(ctx, id, ""),
 		"remove":           s.RemoveContainer(ctx, id),
-		"remove a sandbox": s.RemoveSandbox(ctx, id, false),
+		"remove a sandbox": s.RemoveSandbox(ctx, id, nil),
 		"remove data":      s.RemoveData(ctx, key, "uid-none"),
 		"remove emptyDirs": s.RemoveEmptyDirs(ctx, "uid-none"),
 	} {

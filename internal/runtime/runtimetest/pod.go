@@ -173,14 +173,14 @@ func testSandboxes(t *testing.T, s subject) {
 		t.Fatalf("newest first: %+v", o.Sandboxes)
 	}
 	for range 2 {
-		must(t, s.RemoveSandbox(t.Context(), o.Sandboxes[1].ID, false))
+		must(t, s.RemoveSandbox(t.Context(), o.Sandboxes[1].ID, nil))
 	}
 	if now := s.inspect(t, p); len(now.Sandboxes) != 1 || now.Sandboxes[0].ID != o.Sandboxes[0].ID {
 		t.Errorf("%+v", now.Sandboxes)
 	} else if len(now.Gone) > 0 {
 		t.Errorf("has a sandbox, and shows one that is gone: %+v", now.Gone)
 	}
-	must(t, s.RemoveSandbox(t.Context(), o.Sandboxes[0].ID, false))
+	must(t, s.RemoveSandbox(t.Context(), o.Sandboxes[0].ID, nil))
 	if now := s.inspect(t, p); len(now.Sandboxes) > 0 || len(now.Gone) != 1 || now.Gone[0].ID != o.Sandboxes[0].ID ||
 		!slices.Equal(now.Gone[0].IPs, o.Sandboxes[0].IPs) {
 		t.Errorf("without a sandbox: %+v, %+v", now.Sandboxes, now.Gone)
@@ -222,7 +222,7 @@ func testHostPorts(t *testing.T, s subject) {
 	taken()
 	old := s.inspect(t, a).Sandboxes[0].ID
 	must(t, s.CreateSandbox(t.Context(), edited, 0)) // before the old revision is removed
-	must(t, s.RemoveSandbox(t.Context(), old, false))
+	must(t, s.RemoveSandbox(t.Context(), old, nil))
 	taken()
 	// While a workload is updated, the pod beyond its replicas may have the same port.
 	surge := s.newPod("a-1-node", "uid-a3", "main")

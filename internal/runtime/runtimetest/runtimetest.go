@@ -206,7 +206,7 @@ func (s subject) remove(t *testing.T, p *v1.Pod) {
 	}
 	o := s.inspect(t, p)
 	for _, sandbox := range o.Sandboxes {
-		must(t, s.RemoveSandbox(t.Context(), sandbox.ID, false))
+		must(t, s.RemoveSandbox(t.Context(), sandbox.ID, nil))
 	}
 	for _, uid := range o.Data {
 		must(t, s.RemoveData(t.Context(), o.Key, uid))
