@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/fake"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/workload"
@@ -169,6 +170,24 @@ func TestJobRenamed(t *testing.T) {
 	if ran := rt.Ran(); len(ran) != 1 {
 		t.Errorf("it ran as %v", ran)
 	}
+}
+
+// TestJobSidecarCutOff: the end of a Job does not wait for a sidecar whose restart was cut off.
+func TestJobSidecarCutOff(t *testing.T) {
+	rt := fake.New("boot-1")
+	rt.AddImage("good:1", fake.Script{Run: time.Minute})
+	rt.AddImage("bad:1", fake.Script{Run: 45 * time.Second, Exit: 1})
+	s := newServed(t, rt)
+	s.put(strings.Replace(jobText("good:1"), "restartPolicy: Never,",
+		"restartPolicy: Never, initContainers: [{name: s, image: 'bad:1', restartPolicy: Always}],", 1))
+	synctest.Test(t, func(t *testing.T) {
+		s.t = t
+		s.start()
+		s.after(30*time.Second, "1 active 0 succeeded 0 failed; work-0-n")
+		rt.Fail("StartContainer", runtime.ErrUnavailable)
+		s.after(2*time.Minute, "0 active 1 succeeded 0 failed SuccessCriteriaMet=CompletionsReached Complete=CompletionsReached; work-0-n*")
+		s.stop()
+	})
 }
 
 // TestJobInterrupted: a try that a reboot interrupts counts as a failure, and another one takes its place.

@@ -13,14 +13,7 @@ func remove(plan *Plan, in Input, o pod.Observed, why string) bool {
 		return false
 	}
 	reap(plan, o)
-	for _, c := range o.Containers {
-		if c.State == pod.Created {
-			plan.add(RemoveContainer{ID: c.ID, Container: c.Name, Why: "never started"})
-		}
-	}
-	for _, s := range o.Sandboxes {
-		plan.add(RemoveSandbox{ID: s.ID, Why: why})
-	}
+	removeSandboxes(plan, o, why, false)
 	for _, uid := range o.Data {
 		plan.add(RemoveData{UID: uid})
 	}
@@ -52,6 +45,18 @@ func reapLost(plan *Plan, in Input) (found bool) {
 		}
 	}
 	return found
+}
+
+// removeSandboxes removes the sandboxes of o, of which nothing lives, and before that what never started in them.
+func removeSandboxes(plan *Plan, o pod.Observed, why string, completed bool) {
+	for _, c := range o.Containers {
+		if c.State == pod.Created {
+			plan.add(RemoveContainer{ID: c.ID, Container: c.Name, Why: "never started"})
+		}
+	}
+	for _, s := range o.Sandboxes {
+		plan.add(RemoveSandbox{ID: s.ID, Why: why, Completed: completed})
+	}
 }
 
 // removeSuperseded removes all but the newest exited instance of each container, whose state the pod status needs.

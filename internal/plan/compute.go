@@ -85,11 +85,9 @@ func run(plan *Plan, r revision) {
 			return
 		}
 		plan.Completed = true
-		if reap(plan, r.mine); len(plan.Actions) > 0 {
-			return // the result is reported once it is recorded, and does not wait for the sandbox
-		}
-		for _, s := range r.mine.Sandboxes {
-			plan.add(RemoveSandbox{ID: s.ID, Why: "pod completed", Completed: true})
+		// The result is reported once it is recorded, and does not wait for the sandbox.
+		if reap(plan, r.mine); len(plan.Actions) == 0 {
+			removeSandboxes(plan, r.mine, "pod completed", true)
 		}
 		return
 	}
@@ -109,10 +107,7 @@ func run(plan *Plan, r revision) {
 	if deadline, has := r.deadline(); has {
 		plan.wakeIn(deadline.Sub(r.Now))
 	}
-	if acceptRequests(plan, r) {
-		return
-	}
-	if allocate(plan, r.Input) {
+	if acceptRequests(plan, r) || allocate(plan, r.Input) {
 		return
 	}
 	sandbox, ready := ensureSandbox(plan, r)
