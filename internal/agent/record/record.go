@@ -5,7 +5,6 @@
 package record
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +26,6 @@ import (
 	"podrun.io/podrun/internal/workload"
 	"podrun.io/podrun/internal/workload/cronjobs"
 	"podrun.io/podrun/internal/workload/jobs"
-	"podrun.io/podrun/internal/workload/revisions"
 )
 
 // Record records which pods of workloads exist, by the statuses that it passes on, and the runs of Jobs. It
@@ -49,8 +47,9 @@ type Record struct {
 	jobs   map[workload.ID]*jobs.History
 	crons  map[workload.ID]*cronjobs.History
 	trials
-	// frozen are the Jobs and CronJobs whose stored history cannot be read.
+	// frozen are those whose stored history cannot be read, as of the time reread.
 	frozen map[workload.ID]bool
+	reread time.Time
 	// unsure are those whose last change in the store has failed: it may have happened.
 	unsure map[workload.ID]bool
 	failed error // why the store could not be changed last
@@ -78,13 +77,14 @@ func (r *Record) Answer(requests *owner.JobRequests, undo *owner.UndoRequests, e
 	r.requests, r.undo, r.events = requests, undo, events
 }
 
-// Run reports that there are requests, until ctx ends.
+// Run reports that there are requests, and when to read again what could not be read, until ctx ends.
 func (r *Record) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 2)
 	go func() { ended <- r.requests.Run(ctx) }()
 	go func() { ended <- r.undo.Run(ctx) }()
+	go notifyFrozen(ctx, r)
 	for {
 		select {
 		case <-r.requests.Changed:
@@ -141,63 +141,6 @@ func (r *Record) Add(c *checkpoint.Checkpoint) {
 	}
 }
 
-// load makes a store keep the runs of Jobs, and reads those that it has. For a Job whose run cannot be
-// read nothing is done: it may have run.
-func (r *Record) load(store *checkpoint.Store) error {
-	stored, err := store.Runs()
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.store = store
-	for _, one := range stored {
-		id := workload.ID{
-			Kind: workload.Kind(cmp.Or(one.Kind, string(workload.Job))),
-			Key:  pod.Key{Namespace: one.Namespace, Name: one.Name},
-		}
-		if err = one.Err; err == nil {
-			err = r.read(id, one.History)
-		}
-		if err != nil {
-			r.frozen[id] = true
-			text := "the record of a Job's run cannot be read: nothing is done for the Job; remove the file to run it again"
-			if isTried(id.Kind) {
-				text = "the record of revisions cannot be read: none is rolled back; remove the file to record them anew"
-			}
-			r.log.Error(text, "kind", id.Kind, "name", id.Key, "file", store.RunPath(one), "err", err)
-		}
-	}
-	return nil
-}
-
-// read adds a stored history.
-func (r *Record) read(id workload.ID, text []byte) error {
-	switch id.Kind {
-	case workload.Job:
-		h := &jobs.History{}
-		if err := errors.Join(json.Unmarshal(text, h), h.Valid()); err != nil {
-			return err
-		}
-		r.jobs[id] = h
-	case workload.CronJob:
-		h := &cronjobs.History{}
-		if err := errors.Join(json.Unmarshal(text, h), h.Valid()); err != nil {
-			return err
-		}
-		r.crons[id] = h
-	case workload.Pod, workload.DaemonSet, workload.Deployment, workload.ReplicaSet, workload.StatefulSet:
-		h := &revisions.History{}
-		if err := errors.Join(json.Unmarshal(text, h), h.Valid()); err != nil {
-			return err
-		}
-		r.histories[id] = h
-	default:
-		return fmt.Errorf("unknown kind %q", id.Kind)
-	}
-	return nil
-}
-
 // Forget forgets the runs of Jobs and the pods that were decided for them, so that they begin when they are decided
 // next.
 func (r *Record) Forget() {
@@ -227,6 +170,7 @@ func isJob(p *v1.Pod) bool {
 func (r *Record) Recorded() workload.Recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	thaw(r)
 	if step, is := r.step(); is {
 		for id, h := range r.jobs {
 			if shifted := h.Shifted(step); shifted != h {
