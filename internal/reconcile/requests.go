@@ -48,10 +48,10 @@ func withRequests(probed map[string]pod.Probed, requests []pod.RestartRequest) m
 }
 
 // answer removes the requests that need no action any more: those that were accepted, and those of instances that are
-// not restarted.
+// not restarted. A plan that is not sure of what runs has not considered them.
 func (w *worker) answer(requests []pod.RestartRequest, p plan.Plan) {
 	accepts := func(a plan.Action) bool { _, is := a.(plan.RestartOnRequest); return is }
-	if slices.ContainsFunc(p.Actions, accepts) {
+	if p.Unsure || slices.ContainsFunc(p.Actions, accepts) {
 		return
 	}
 	for _, q := range requests {

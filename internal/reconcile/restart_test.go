@@ -146,6 +146,31 @@ func TestRestartAfterKill(t *testing.T) {
 	}
 }
 
+// TestRestartBesideALostExit: a request waits while the exit of another container is lost and nothing else is planned.
+func TestRestartBesideALostExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newRequests()
+		rt := runtimeWith(map[string]fake.Script{"a:1": {}, "b:1": {}})
+		h := start(t, rt, q.option)
+		defer h.stop()
+		h.want(newPod("web", "u1", v1.RestartPolicyAlways, "a", "b"))
+		rt.Fail("KillRemains", errors.New("it may still run"))
+		rt.LoseTask("u1-a-0")
+		after(5 * time.Second)
+		q.post(of("u1-b-0"))
+		after(time.Minute)
+		if q.left() != 1 {
+			t.Error("a request was dropped")
+		}
+		rt.Fail("KillRemains", nil)
+		after(time.Minute)
+		h.wantLiving("u1-a-1 u1-b-1")
+		if q.left() > 0 {
+			t.Error("not answered")
+		}
+	})
+}
+
 // TestRestartWhileRemoved: a pod that is being removed is not restarted.
 func TestRestartWhileRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
