@@ -40,6 +40,8 @@ type Notes struct {
 	Signals
 	// Failed is why the instance has to be terminated although it is wanted; nil if there is no such reason.
 	Failed *Failed `json:",omitzero"`
+	// Unanswered is when the last stop signal was sent that may have been delivered: it has no answer.
+	Unanswered time.Time `json:",omitzero"`
 	// Unwanted reports that the instance was terminated because its revision was not wanted.
 	Unwanted bool `json:",omitzero"`
 }

@@ -1,6 +1,8 @@
 package reconcile_test
 
 import (
+	"context"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -76,6 +78,43 @@ func TestGraceBeginsOnce(t *testing.T) {
 				t.Errorf("killed after %d steps: it was never told", n)
 			}
 		})
+	}
+}
+
+// TestStopSignalWithoutAnAnswer: an exit that follows a stop signal is no result if the signal may have been delivered,
+// also for the next podrun; it is one if it certainly was not.
+func TestStopSignalWithoutAnAnswer(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		for err, phase := range map[error]v1.PodPhase{
+			runtime.ErrUnavailable:       v1.PodRunning,
+			context.DeadlineExceeded:     v1.PodRunning,
+			errors.New("no such signal"): v1.PodSucceeded,
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				rt := forever()
+				h := start(t, rt)
+				p := newPod("web", "u1", v1.RestartPolicyOnFailure, "a")
+				h.want(p)
+				after(10 * time.Second)
+				rt.Fail("SignalContainer", err)
+				rt.LoseSandbox("u1-sandbox-0")
+				after(100 * time.Millisecond)
+				if again {
+					h.stop()
+				}
+				rt.Exit("u1-a-0", 0)
+				rt.Fail("SignalContainer", nil)
+				if again {
+					h = start(t, rt)
+					h.want(p)
+				}
+				defer h.stop()
+				after(time.Minute)
+				if got := h.board.get("web").Status.Phase; got != phase {
+					t.Errorf("%v, another podrun %v: %s, want %s", err, again, got, phase)
+				}
+			})
+		}
 	}
 }
 

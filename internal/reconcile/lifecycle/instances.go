@@ -14,6 +14,8 @@ type Instances struct {
 	signalled map[string]pod.Signals
 	late      map[string]bool        // the last signal timed out
 	restarted map[string]*pod.Failed // the instance is replaced for a resize or on request
+	// unanswered are the last stop signals without an answer, by when they were sent.
+	unanswered map[string]time.Time
 }
 
 func newInstances(wall func() time.Time) *Instances {
@@ -22,6 +24,8 @@ func newInstances(wall func() time.Time) *Instances {
 		signalled: map[string]pod.Signals{},
 		late:      map[string]bool{},
 		restarted: map[string]*pod.Failed{},
+
+		unanswered: map[string]time.Time{},
 	}
 }
 
@@ -51,6 +55,7 @@ func (i *Instances) Remove(id string) {
 	delete(i.signalled, id)
 	delete(i.late, id)
 	delete(i.restarted, id)
+	delete(i.unanswered, id)
 }
 
 // terminating reports that the termination of an instance has begun.
@@ -97,7 +102,7 @@ func (i *Instances) endedByItself(c pod.Container) bool {
 		return false
 	}
 	ended, s := i.clock.monotonic(c.ID, c.FinishedAt), i.signals(c)
-	for _, at := range []time.Time{s.Asked, s.Killed} {
+	for _, at := range []time.Time{s.Asked, s.Killed, i.clock.monotonic(c.ID, askedToExit(c))} {
 		if !at.IsZero() && !ended.Before(at) {
 			return false
 		}
@@ -123,6 +128,15 @@ func (i *Instances) DeferLate(actions []plan.Action) []plan.Action {
 	return others
 }
 
+// askedToExit returns when an instance was asked to exit, as is recorded; zero if it was not. A signal without an
+// answer counts if the instance has exited within its grace period after it.
+func askedToExit(c pod.Container) time.Time {
+	if n := c.Notes; n.Asked.IsZero() && c.State == pod.Exited && c.FinishedAt.Sub(n.Unanswered) <= c.Grace {
+		return n.Unanswered
+	}
+	return c.Notes.Asked
+}
+
 // Monotonic returns seen with the start and end of each instance, and when it was asked to exit, which are recorded by
 // the wall clock, converted to monotonic times of this process.
 func (i *Instances) Monotonic(seen pod.Observed) pod.Observed {
@@ -130,6 +144,7 @@ func (i *Instances) Monotonic(seen pod.Observed) pod.Observed {
 	for _, all := range []*[]pod.Container{&seen.Containers, &seen.Remembered} {
 		placed := make([]pod.Container, len(*all))
 		for n, c := range *all {
+			c.Notes.Asked = askedToExit(c)
 			for _, at := range []*time.Time{&c.StartedAt, &c.FinishedAt, &c.Notes.Asked} {
 				*at = i.clock.monotonic(c.ID, *at)
 			}

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"log/slog"
 
 	"podrun.io/podrun/internal/pod"
@@ -80,6 +81,7 @@ func (n *Notes) Save(s revision.State, seen pod.Observed, id string) {
 			PostStartDue: r.hooks.postStartLeft(c),
 			Signals:      r.instances.recorded(id),
 			Failed:       probed.Failed,
+			Unanswered:   cmp.Or(r.instances.clock.recorded(r.instances.unanswered[id]), c.Notes.Unanswered),
 			Unwanted:     s.Unwants(c) && c.UID != s.Result, // what has a result for good does not begin anew
 		}
 		if found, asked := r.prober.Results(r.key)[id]; asked && (found.Started != nil || found.Ready != nil) {

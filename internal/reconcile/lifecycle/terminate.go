@@ -45,6 +45,9 @@ func (t *Terminator) Signal(
 	}
 	if err := t.send(ctx, id, signal); err != nil {
 		if first { // the termination has not begun
+			if asked := signalled[id].Asked; isUncertain(err) {
+				t.instances.unanswered[id] = asked
+			}
 			signalled[id] = pod.Signals{}
 			t.notes.Save(st, seen, id)
 		}
@@ -60,6 +63,16 @@ func (t *Terminator) Signal(
 		t.notes.Save(st, seen, id)
 	}
 	return nil
+}
+
+// isUncertain reports that a signal that has failed with err may have been delivered: it has no answer.
+func isUncertain(err error) bool {
+	for _, without := range []error{runtime.ErrUnavailable, ErrLate, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, without) {
+			return true
+		}
+	}
+	return false
 }
 
 // RenewGrace begins the grace period of an instance anew, whose pod ends. A hook that has begun, and a stop signal that
