@@ -11,7 +11,7 @@ import (
 // What the binary may be. Whoever raises a number says why in the commit.
 const (
 	// mostBytes: 46 MB are podrun and containerd, 3 MB its shim, which saves 4 MB of memory for each pod.
-	mostBytes = 50_500_000
+	mostBytes = 50_600_000
 	// mostModules are those that the binary consists of, beside podrun and Go.
 	mostModules = 103
 )
