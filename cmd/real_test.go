@@ -117,7 +117,7 @@ func (r real) remove(dir string) {
 		must(r.t, rt.RemoveContainer(ctx, c.ID))
 	}
 	for _, s := range r.observed().Sandboxes {
-		must(r.t, rt.RemoveSandbox(ctx, s.ID, false))
+		must(r.t, rt.RemoveSandbox(ctx, s.ID, nil))
 	}
 	must(r.t, rt.RemoveData(ctx, r.inst.Key, r.inst.UID))
 	must(r.t, r.conn.Close())
