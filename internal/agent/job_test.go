@@ -115,6 +115,9 @@ func (s *served) job() string {
 	return "no job"
 }
 
+// workDone is what served.job returns when the Job work has succeeded.
+const workDone = "0 active 1 succeeded 0 failed SuccessCriteriaMet=CompletionsReached Complete=CompletionsReached; work-0-n*"
+
 // TestJobOnce: a Job runs once, whatever happens to podrun, to the machine and to its file.
 func TestJobOnce(t *testing.T) {
 	rt := fake.New("boot-1")
@@ -122,19 +125,18 @@ func TestJobOnce(t *testing.T) {
 	rt.AddImage("good:2", fake.Script{Run: time.Minute})
 	s := newServed(t, rt)
 	s.put(jobText("good:1"))
-	const complete = "0 active 1 succeeded 0 failed SuccessCriteriaMet=CompletionsReached Complete=CompletionsReached; work-0-n*"
 	synctest.Test(t, func(t *testing.T) {
 		s.t = t
 		s.start()
 		s.after(30*time.Second, "1 active 0 succeeded 0 failed; work-0-n")
 		s.stop()
 		s.start()
-		s.after(50*time.Second, complete)
+		s.after(50*time.Second, workDone)
 		s.reboot(rt)
-		s.after(5*time.Minute, complete)
+		s.after(5*time.Minute, workDone)
 		s.put(jobText("good:2"))
 		s.after(50*time.Second, "1 active 0 succeeded 0 failed; work-0-n")
-		s.after(5*time.Minute, complete)
+		s.after(5*time.Minute, workDone)
 		if err := os.Remove(s.file); err != nil {
 			t.Error(err)
 		}
@@ -151,20 +153,19 @@ func TestJobRenamed(t *testing.T) {
 	rt.AddImage("good:1", fake.Script{Run: time.Minute})
 	s := newServed(t, rt)
 	s.put(jobText("good:1"))
-	const complete = "0 active 1 succeeded 0 failed SuccessCriteriaMet=CompletionsReached Complete=CompletionsReached; work-0-n*"
 	synctest.Test(t, func(t *testing.T) {
 		s.t = t
 		s.start()
 		s.after(30*time.Second, "1 active 0 succeeded 0 failed; work-0-n")
 		s.rename("while it runs")
 		s.after(20*time.Second, "1 active 0 succeeded 0 failed; work-0-n")
-		s.after(20*time.Second, complete)
+		s.after(20*time.Second, workDone)
 		s.rename("when it has finished")
-		s.after(30*time.Second, complete)
+		s.after(30*time.Second, workDone)
 		s.stop()
 		s.rename("while podrun does not run")
 		s.start()
-		s.after(30*time.Second, complete)
+		s.after(30*time.Second, workDone)
 		s.stop()
 	})
 	if ran := rt.Ran(); len(ran) != 1 {

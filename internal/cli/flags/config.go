@@ -87,8 +87,8 @@ func kubeletConfig(o agent.Options) settings {
 	s.add("clusterDNS", o.ClusterDNS, len(o.ClusterDNS) > 0)
 	s.add("clusterDomain", o.ClusterDomain, o.ClusterDomain != "")
 	s.add("allowedUnsafeSysctls", o.Connect.AllowedSysctls, len(o.Connect.AllowedSysctls) > 0)
-	s.add("containerRuntimeEndpoint", "unix://"+strings.TrimPrefix(o.Connect.Address, "unix://"),
-		strings.HasPrefix(strings.TrimPrefix(o.Connect.Address, "unix://"), "/"))
+	socket := strings.TrimPrefix(o.Connect.Address, "unix://")
+	s.add("containerRuntimeEndpoint", "unix://"+socket, strings.HasPrefix(socket, "/"))
 	s.add("tlsCertFile", o.Listen.CertFile, o.Listen.CertFile != "")
 	s.add("tlsPrivateKeyFile", o.Listen.KeyFile, o.Listen.KeyFile != "")
 	if host, port, err := net.SplitHostPort(o.Listen.Address); err == nil {
